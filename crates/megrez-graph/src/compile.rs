@@ -9,6 +9,7 @@ use crate::options::{CompileOptions, TreeForm};
 use crate::passes;
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::range::{Interval, RangePolicy};
+use crate::tensor::Constant;
 use crate::tokens::{tables, vocabularies};
 use megrez_plan::{Plan, ValueId};
 use megrez_ring::Shape;
@@ -248,12 +249,10 @@ fn lower_each(
     let left_for: HashSet<Id> = graph.nodes.iter().filter_map(needed).collect();
     let mut left: HashMap<Id, Vec<Secret>> = HashMap::new();
     for (n, node) in graph.nodes.iter().enumerate() {
-        let operands = node.inputs.iter().flatten().filter_map(|&id| match graph.floats(id) {
-            Some(tensor) => Some(Some(Operand::Constant(tensor.clone()))),
-            None if graph.public(id).is_some() => {
-                graph.public(id).map(|public| Some(Operand::Public(public.matrix.clone())))
-            }
-            None if graph.value(id).constant.is_some() => None,
+        let operands = node.inputs.iter().flatten().filter_map(|&id| match &graph.value(id).constant {
+            Some(Constant::Floats(tensor)) => Some(Some(Operand::Constant(tensor.clone()))),
+            Some(Constant::Public(public)) => Some(Some(Operand::Public(public.matrix.clone()))),
+            Some(Constant::Ints(_)) => None,
             None => Some(secrets.get(&id).cloned().map(Operand::Secret)),
         });
         // What depends on a node that failed is not reported: it would say nothing new.

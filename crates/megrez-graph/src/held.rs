@@ -2,6 +2,7 @@
 
 use crate::clients::ModelInput;
 use crate::compile::Compiled;
+use crate::tensor::hash_numbers;
 use megrez_plan::{KEPT, Plan};
 use std::collections::HashMap;
 
@@ -34,9 +35,6 @@ impl HeldWeights {
 fn hash(weights: &ModelInput) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("megrez 2026 kept weights");
     hasher.update(&weights.frac.to_le_bytes());
-    weights.values.chunks(1 << 12).for_each(|some| {
-        let bytes: Vec<u8> = some.iter().flat_map(|v| v.to_le_bytes()).collect();
-        hasher.update(&bytes);
-    });
+    hash_numbers(&mut hasher, &weights.values);
     *hasher.finalize().as_bytes()
 }

@@ -7,7 +7,7 @@
 //! plan, and public as well ([`CompileOptions::private_weights`](crate::CompileOptions)).
 
 use crate::problem::Refusal;
-use crate::tensor::{Constant, Tensor};
+use crate::tensor::{Constant, Tensor, hash_numbers};
 use megrez_weights::{Folder, Matrix, Width};
 use std::collections::HashMap;
 use std::fmt;
@@ -134,9 +134,6 @@ fn hash(weights: &Tensor, transposed: bool, width: Width) -> [u8; 32] {
     for &dim in weights.shape.dims() {
         hasher.update(&(dim as u64).to_le_bytes());
     }
-    weights.data.chunks(1 << 12).for_each(|some| {
-        let bytes: Vec<u8> = some.iter().flat_map(|v| v.to_le_bytes()).collect();
-        hasher.update(&bytes);
-    });
+    hash_numbers(&mut hasher, &weights.data);
     *hasher.finalize().as_bytes()
 }

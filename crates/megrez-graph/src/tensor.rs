@@ -122,6 +122,14 @@ impl From<Tensor<i64>> for Constant {
     }
 }
 
+/// Numbers for a hash, some at a time: models are large.
+pub(crate) fn hash_numbers(hasher: &mut blake3::Hasher, numbers: &[f32]) {
+    for some in numbers.chunks(1 << 12) {
+        let bytes: Vec<u8> = some.iter().flat_map(|v| v.to_le_bytes()).collect();
+        hasher.update(&bytes);
+    }
+}
+
 /// Refuses shapes without elements and shapes that no machine holds.
 pub(crate) fn sane(shape: Shape) -> Result<Shape, Refusal> {
     match shape.clone().checked() {

@@ -1,12 +1,11 @@
 //! Language models: LLaMA by configuration on shares, and as Hugging Face exports it.
 
 use crate::common::onnx::{Message, int, int_tensor, ints, message, model, node, tensor, typed, value};
-use crate::common::{check, noise};
-use megrez_engine::local::{LocalOptions, run};
+use crate::common::{check, farthest, first_output, noise};
 use megrez_graph::onnx::{ImportOptions, read};
 use megrez_graph::{Activations, CompileOptions, Compiled, RangePolicy, Tensor, compile, models, plain};
 use megrez_plan::Op;
-use megrez_ring::{decode_words, encode_words};
+use megrez_ring::encode_words;
 use std::collections::HashMap;
 
 fn options(protocol: &str, activations: Activations) -> CompileOptions {
@@ -30,14 +29,7 @@ fn on_shares(protocol: &str, compiled: &Compiled, tokens: &Tensor) -> Vec<f32> {
         tokens.data.iter().enumerate().for_each(|(i, &t)| ones[i * rows + t as usize] = 1);
         words.insert(input.name.clone(), ones);
     }
-    let done = run(protocol, &compiled.plan, &words, &LocalOptions::default());
-    let done = done.unwrap_or_else(|e| panic!("{protocol}: {e}"));
-    decode_words(ring, &done.outputs[0][0], compiled.outputs[0].frac)
-}
-
-fn farthest(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    first_output(protocol, compiled, &words)
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Models whose weights every party knows: matrices in files, products that send nothing.
 
-use crate::common::noise;
-use megrez_engine::local::{LocalOptions, run};
+use crate::common::{farthest, first_output, noise};
 use megrez_graph::models::{self, Decoder};
 use megrez_graph::{
     Activations, Attributes, CompileOptions, Compiled, Graph, Publisher, RangePolicy, Tensor, compile, plain,
 };
 use megrez_plan::Op;
-use megrez_ring::{decode_words, encode_words};
+use megrez_ring::encode_words;
 use megrez_weights::{Folder, Width};
 use std::collections::HashMap;
 
@@ -39,14 +38,7 @@ fn on_shares(protocol: &str, compiled: &Compiled, data: &Tensor) -> Vec<f32> {
         _ => encode_words(ring, &data.data, input.frac).unwrap(),
     };
     let words = HashMap::from([(input.name.clone(), words)]);
-    let done = run(protocol, &compiled.plan, &words, &LocalOptions::default());
-    let done = done.unwrap_or_else(|e| panic!("{protocol}: {e}"));
-    decode_words(ring, &done.outputs[0][0], compiled.outputs[0].frac)
-}
-
-fn farthest(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    first_output(protocol, compiled, &words)
 }
 
 fn products(compiled: &Compiled) -> usize {
@@ -101,6 +93,11 @@ fn matrices_of_every_kind_of_product_become_public() {
     let rounded = plain::run(&published, std::slice::from_ref(&x)).unwrap().remove(0).data;
     let size = want.iter().fold(0f32, |most, v| most.max(v.abs()));
     assert!(farthest(&want, &rounded) < 1e-4 * size);
+    // A word of a matrix has as many bits as the smaller ring.
+    for policy in [RangePolicy::Prove, RangePolicy::Assume] {
+        let options = CompileOptions { ring: 32, frac: 10, policy, ..options("mizar", &publisher) };
+        assert!(compile(&graph, &options).unwrap_err().to_string().contains("64-bit ring"));
+    }
     for protocol in ["mizar", "meteor", "alkaid"] {
         // Ranges are proven: a public matrix has bounds as weights have.
         let options = CompileOptions { policy: RangePolicy::Prove, ..options(protocol, &publisher) };

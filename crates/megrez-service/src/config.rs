@@ -146,6 +146,11 @@ fn default_elements() -> usize {
     1 << 28
 }
 
+/// The folder of public weights that was chosen, or that of the user, or one in the data folder.
+pub(crate) fn public_weights(chosen: Option<PathBuf>, data: &Path) -> Folder {
+    Folder::at(chosen.or_else(megrez_weights::user_folder).unwrap_or_else(|| data.join("weights")))
+}
+
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {
     let size = std::fs::metadata(path).map_err(|e| Error::file(path, e))?.len();
     if size > MAX_FILE {
@@ -262,8 +267,7 @@ impl PartyConfig {
 
     /// The folder of public weights.
     pub fn weights(&self) -> Folder {
-        let chosen = self.weights.clone().or_else(megrez_weights::user_folder);
-        Folder::at(chosen.unwrap_or_else(|| self.data.join("weights")))
+        public_weights(self.weights.clone(), &self.data)
     }
 
     /// What is allowed, and how much at a time.

@@ -2,6 +2,7 @@
 //! as they do. The client is the parent process; the children are usually the same program.
 
 use crate::client::Cluster;
+use crate::config::public_weights;
 use crate::launch::{Children, Program, Start, listen, read_line};
 use crate::log::Log;
 use crate::party::{Capacity, Models, Policy, Service, Settings, limits};
@@ -11,7 +12,7 @@ use megrez_device::DeviceChoice;
 use megrez_net::{Identity, Limits, PeerName};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,11 +123,6 @@ impl Parties {
     }
 }
 
-/// Where its parent has put public weights: in the folder of the user, who is the same.
-fn weights(data: &Path) -> megrez_weights::Folder {
-    megrez_weights::Folder::at(megrez_weights::user_folder().unwrap_or_else(|| data.join("weights")))
-}
-
 /// The child's side: serves until standard input ends.
 pub fn serve_embedded() -> Result<()> {
     crate::heap::keep();
@@ -139,7 +135,8 @@ pub fn serve_embedded() -> Result<()> {
     // Whoever started this party owns the machine: it may be asked for anything.
     let policy = Policy {
         models: Models::of(&start.task.data),
-        weights: weights(&start.task.data),
+        // Its parent, the same user, has put them there.
+        weights: public_weights(None, &start.task.data),
         data: start.task.data,
         settings: Settings {
             capacity: Capacity::of_one_client(),

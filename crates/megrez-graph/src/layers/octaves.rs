@@ -369,7 +369,7 @@ impl Octaves {
                     let word = (gain * undo * 2f64.powi(wanted.frac as i32)).round() as i64;
                     cx.combine("moved-back", &[(1, value)], word)
                 }
-                false => cx.combine("moved-back", &[(undo as i64, value)], 0),
+                false => cx.combine("moved-back", &[(undo.round() as i64, value)], 0),
             }
         };
         let values =

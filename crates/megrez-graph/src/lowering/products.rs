@@ -96,6 +96,12 @@ impl Lowering<'_> {
     /// x [.., m, k] · a public matrix [k, n]: no weight stands in the plan, whose size would be
     /// theirs. The bounds are those of x together, not of each of its channels.
     pub fn times_public(&mut self, name: &str, x: &Secret, matrix: &Arc<Matrix>) -> Result<Secret, Refusal> {
+        if self.ring() < 64 {
+            return refuse(
+                "multiplies by a public matrix, whose words do not fit this ring",
+                "use the 64-bit ring",
+            );
+        }
         let (low, high) = x.range.hull();
         let bounds = matrix.sums().map(|[negative, positive]| {
             // Where x is as low as it can be against positive weights, and as high against

@@ -2,9 +2,10 @@
 //! files.
 
 use megrez_engine::float::in_the_clear;
+use megrez_engine::local::{self, LocalOptions};
 use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};
 use megrez_plan::{ConvGeometry, Gives, Kind, Op, Plan, View};
-use megrez_ring::Shape;
+use megrez_ring::{Shape, decode_words};
 use std::collections::HashMap;
 
 /// Words without a ring: whatever leaves the ring's range is seen.
@@ -328,3 +329,16 @@ pub mod nodes;
 /// Writes ONNX files field by field.
 pub mod onnx;
 pub mod small;
+
+/// The first output of a run by a protocol, on the words of the plan's inputs.
+pub fn first_output(protocol: &str, compiled: &Compiled, words: &HashMap<String, Vec<u64>>) -> Vec<f32> {
+    let done = local::run(protocol, &compiled.plan, words, &LocalOptions::default());
+    let done = done.unwrap_or_else(|e| panic!("{protocol}: {e}"));
+    decode_words(compiled.plan.ring, &done.outputs[0][0], compiled.outputs[0].frac)
+}
+
+/// The largest distance of two lists of numbers.
+pub fn farthest(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
