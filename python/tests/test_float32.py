@@ -155,8 +155,9 @@ def test_processes_give_the_bits_of_the_clear(pair: float32.Pair, clear: float32
     assert clear.cost.sent_bytes == (0, 0)
 
 
-def test_a_dealer_is_a_third_party() -> None:
-    with float32.local(protocol="mizar-float") as pair:
+@pytest.mark.parametrize("protocol", ["mizar-float", "aby3"])
+def test_a_dealer_is_a_third_party(protocol: str) -> None:
+    with float32.local(protocol=protocol) as pair:
         assert (pair.array(X, owner=0) * X).reveal().tolist() == (X * X).tolist()
         assert len(pair.cost.sent_bytes) == 3
 
@@ -190,8 +191,8 @@ def test_mistakes(clear: float32.Pair) -> None:
     x = clear.array([1.0, 2.0], owner=0)
     with pytest.raises(Error, match="different parties"):
         x + float32.clear().array([1.0], owner=0)
-    with pytest.raises(Error, match="`mizar` does not compute in floating point"):
-        float32.local(protocol="mizar")
+    with pytest.raises(Error, match="`meteor` does not compute in floating point"):
+        float32.local(protocol="meteor")
     with pytest.raises(Error, match="no `cbrt`"):
         np.cbrt(x)
     with pytest.raises(Error, match="real numbers"):

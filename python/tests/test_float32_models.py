@@ -80,13 +80,25 @@ def test_threads_of_this_process_have_the_same_bits(pair: megrez.Cluster, group:
     np.testing.assert_array_equal(output, pair.run(compiled, numbers(3)).output)
 
 
+@pytest.mark.parametrize("protocol", ["mizar", "aby3", "alkaid"])
+def test_three_parties_have_the_same_bits(pair: megrez.Cluster, protocol: str) -> None:
+    compiled = megrez.compile(SOURCE, batch=3, numbers="float32", protocol=protocol)
+    with megrez.local(protocol=protocol, parties="thread") as cluster:
+        result = cluster.run(compiled, numbers(3))
+    assert result.report.to_dict()["protocol"] == "mizar-float"
+    np.testing.assert_array_equal(result.output, pair.run(compiled, numbers(3)).output)
+
+
 def test_numbers_that_do_not_go_together(pair: megrez.Cluster, small: megrez.Model, images: Array) -> None:
     with pytest.raises(megrez.Error, match='numbers="float32"'):
         pair.run(small, images[:2])
     with pytest.raises(megrez.Error, match='numbers="float32"'):
         pair.upload(small, name="small", allow=[])
     compiled = megrez.compile(SOURCE, numbers="float32")
-    with megrez.local(parties="thread") as fixed, pytest.raises(megrez.Error, match='protocol="secfloat"'):
+    with (
+        megrez.local(protocol="meteor", parties="thread") as fixed,
+        pytest.raises(megrez.Error, match="does not compute in floating point"),
+    ):
         fixed.run(compiled, numbers(1))
     with pytest.raises(megrez.Error, match="nothing to calibrate"):
         compiled.calibrate(numbers(1))

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
     let parts = Parts { check: Some(&check.layers()), ..Parts::default() };
     args.page.write(Some((&model, args.common.protocol(), client)), &parts)?;
     if json {
-        let mut report = json!({ "schema": "megrez.check/1", "protocol": request.protocol,
+        let mut report = json!({ "schema": "megrez.check/1", "protocol": request.runs_under(),
             "batch": rows(&data), "layers": check.layers() });
         match float {
             true => report["numbers"] = json!("float32"),

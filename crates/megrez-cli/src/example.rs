@@ -2,6 +2,7 @@
 
 use crate::outcome::verdict;
 use clap::{Args, Subcommand};
+use megrez::protocols::in_floats;
 use megrez::{Result, Work};
 use megrez_lab::{proximity, relevance};
 use megrez_net::NetProfile;
@@ -18,7 +19,7 @@ pub(crate) enum Example {
 
 #[derive(Args)]
 pub(crate) struct Proximity {
-    /// The protocol: secfloat, or with a dealer mizar-float.
+    /// The protocol: secfloat, or with a dealer mizar, aby3 or alkaid.
     #[arg(long, default_value = "secfloat")]
     protocol: String,
     /// 1: each party knows a point; 2: both points are shared.
@@ -59,7 +60,7 @@ pub(crate) fn run(example: &Example, json: bool) -> Result<ExitCode> {
     match example {
         Example::Proximity(args) => {
             let tests = proximity::Proximity {
-                protocol: args.protocol.clone(),
+                protocol: in_floats(&args.protocol)?.into(),
                 scenario: args.scenario,
                 tests: args.tests,
                 metres: args.metres,

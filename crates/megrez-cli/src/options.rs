@@ -46,9 +46,9 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The protocol's name.
+    /// The name of the protocol that runs.
     pub(crate) fn protocol(&self) -> &str {
-        &self.request.protocol
+        self.request.runs_under()
     }
 
     /// The same with another policy of ranges, which floating point does not have.

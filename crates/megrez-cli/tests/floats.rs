@@ -47,17 +47,18 @@ fn near(got: &Tensor, want: &Tensor) {
 
 #[test]
 fn two_processes_run_models_and_keep_them() {
-    processes_run_models_and_keep_them("secfloat");
+    processes_run_models_and_keep_them("secfloat", "secfloat");
 }
 
 #[test]
 fn three_processes_run_models_and_keep_them() {
-    processes_run_models_and_keep_them("mizar-float");
+    processes_run_models_and_keep_them("alkaid", "mizar-float");
 }
 
-fn processes_run_models_and_keep_them(protocol: &str) {
-    let mut backend = Backend::processes(Path::new(MEGREZ), protocol, &[DeviceChoice::Cpu]).unwrap();
-    let options = || options(protocol);
+/// A model in floating point that is asked for under one protocol and runs under another.
+fn processes_run_models_and_keep_them(asked: &str, protocol: &str) {
+    let mut backend = Backend::processes(Path::new(MEGREZ), asked, &[DeviceChoice::Cpu]).unwrap();
+    let options = || options(asked);
     let truth = plain::run(&graph(3), &[data()]).unwrap().remove(0);
 
     // Three inputs in batches of two.
@@ -66,6 +67,7 @@ fn processes_run_models_and_keep_them(protocol: &str) {
     let result = infer(&mut backend, &model, &[data()], &options(), &|_| Ok(())).unwrap();
     near(&result.outputs[0].1, &truth);
     assert_eq!((result.runs, result.batch), (2, 2));
+    assert_eq!(result.protocol, protocol, "reports say what ran");
 
     let three = work.compile(&graph(3), backend.client()).unwrap();
     let checked = check(&mut backend, &three, &[data()], &options()).unwrap();
@@ -75,7 +77,7 @@ fn processes_run_models_and_keep_them(protocol: &str) {
     assert!(layers.iter().all(|l| l.different == 0 && l.relative_error < 1e-6), "{layers:?}");
 
     let Backend::Processes(parties, cluster) = &mut backend else { unreachable!("started as processes") };
-    upload(cluster, "small", protocol, &[graph(1), graph(3)], &Recipe::Float(Work::default()), &[]).unwrap();
+    upload(cluster, "small", asked, &[graph(1), graph(3)], &Recipe::Float(Work::default()), &[]).unwrap();
     let model = StoredModel::describe(cluster, "small", 3).unwrap();
     assert_eq!(model.protocol, protocol);
     let stored = model.infer(cluster, &[data()], &options(), &|_| Ok(())).unwrap();
@@ -87,7 +89,7 @@ fn processes_run_models_and_keep_them(protocol: &str) {
     plan.outputs[0].recipient = "mallory".into();
     let source = megrez_service::wire::Source::Plan(plan.to_bytes());
     let nothing = |_: u32, _: &megrez_plan::Input| Ok(vec![]);
-    let refused = cluster.run_floats(&plan, source, &options(), &|_| true, &nothing, &|_| {});
+    let refused = cluster.run_floats(&plan, source, &RunOptions::new(protocol), &|_| true, &nothing, &|_| {});
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("output `y` goes to `mallory`"), "{refused}");
     let mut cluster = parties.connect().unwrap();
@@ -105,12 +107,12 @@ fn processes_run_models_and_keep_them(protocol: &str) {
 #[test]
 fn numbers_and_protocols_that_do_not_go_together_are_refused_with_a_remedy() {
     let op = "bench op mul --batch 10 --parties thread";
-    cli(&format!("{op} --numbers float32"), &[]).refused(&["mizar", "--protocol mizar-float"]);
+    cli(&format!("{op} --numbers float32 --protocol meteor"), &[])
+        .refused(&["meteor", "--protocol secfloat"]);
     cli(&format!("{op} --protocol secfloat --numbers fixed"), &[]).refused(&["leave out --numbers"]);
     cli(&format!("{op} --protocol secfloat --ring 32"), &[]).refused(&["leave out --ring"]);
     cli("bench model relevance --train", &[]).refused(&["--protocol secfloat"]);
-    cli("example proximity --protocol mizar", &[])
-        .refused(&["mizar is no protocol on floats", "mizar-float"]);
+    cli("example proximity --protocol meteor", &[]).refused(&["`meteor` does not compute", "mizar-float"]);
     cli("bench model lenet --train --protocol secfloat", &[]).refused(&["`conv1` is a Conv"]);
     let list = cli("--json protocols", &[]).json("megrez.protocols/1");
     let secfloat = list["protocols"].as_array().unwrap().iter().find(|p| p["protocol"]["name"] == "secfloat");

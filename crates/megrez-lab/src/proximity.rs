@@ -362,7 +362,7 @@ mod tests {
             seed: 1,
         };
         assert!(run(&Proximity { tests: 0, ..o.clone() }, false).is_err());
-        let fixed = run(&Proximity { protocol: "mizar".into(), ..o }, false);
-        assert!(fixed.unwrap_err().to_string().contains("take secfloat or mizar-float"));
+        let fixed = run(&Proximity { protocol: "meteor".into(), ..o }, false);
+        assert!(fixed.unwrap_err().to_string().contains("`meteor` does not compute in floating point"));
     }
 }

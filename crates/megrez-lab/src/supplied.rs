@@ -2,8 +2,8 @@
 //! what it sends, and what the formulas say that it sends. Benchmarks and examples are made of
 //! this.
 
-use megrez::protocols::find;
-use megrez::{Error, ErrorKind, Result, Work};
+use megrez::protocols::{find, in_floats};
+use megrez::{Result, Work};
 use megrez_float::{Blocks, Folding};
 use megrez_kernels::Cpu;
 use megrez_net::Network;
@@ -19,16 +19,9 @@ use std::time::Instant;
 /// How many parties a protocol on floats has.
 ///
 /// # Errors
-/// If there is none of this name.
+/// If there is none of this name, or it has no floats.
 pub(crate) fn parties(protocol: &str) -> Result<usize> {
-    let found = find(protocol)?;
-    match found.rings {
-        [] => Ok(found.parties),
-        _ => Err(Error::of(
-            ErrorKind::Unsupported,
-            format!("{protocol} is no protocol on floats: take secfloat or mizar-float"),
-        )),
-    }
+    Ok(find(in_floats(protocol)?)?.parties)
 }
 
 /// What it took to begin.

@@ -102,8 +102,7 @@ impl Disclosure {
     /// # Errors
     /// If there is no such protocol, or if it computes with other numbers than the model.
     pub fn of(model: &Model, protocol: &str, roles: &Roles) -> Result<Self> {
-        let protocol = find(protocol)?;
-        model.goes_with(protocol.name)?;
+        let protocol = find(model.goes_with(protocol)?)?;
         let weights: &[ModelInput] = match model {
             Model::Fixed(model) => &model.compiled.model_inputs,
             Model::Float(model) => &model.compiled.model_inputs,

@@ -64,14 +64,7 @@ impl Pair {
     /// # Errors
     /// If the protocol does not compute in floating point, or they cannot be started.
     pub fn processes(protocol: &str, net: &NetProfile) -> Result<Self> {
-        let protocol = protocols::find(protocol)?;
-        if !protocols::is_float(protocol.name) {
-            let what = format!(
-                "`{}` does not compute in floating point: use `secfloat` or `mizar-float`",
-                protocol.name
-            );
-            return Err(Error::of(ErrorKind::Unsupported, what));
-        }
+        let protocol = protocols::find(protocols::in_floats(protocol)?)?;
         let processes = Processes::start(NAME, protocol.parties, &Work::default(), net)?;
         Ok(Self { place: Place::Processes(processes), shapes: HashMap::new() })
     }

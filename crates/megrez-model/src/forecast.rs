@@ -51,7 +51,7 @@ impl Forecast {
     /// # Errors
     /// If the model does not go with the protocol, or has steps that it lacks.
     pub fn of(model: &Model, protocol: &str, net: &NetProfile, runs: u32) -> Result<Self> {
-        model.goes_with(protocol)?;
+        let protocol = model.goes_with(protocol)?;
         let mut memory_bytes = None;
         let phases = match model {
             Model::Fixed(model) => {

@@ -246,6 +246,7 @@ pub fn infer(
     options: &RunOptions,
     before: &dyn Fn(u32) -> Result<()>,
 ) -> Result<Inference> {
+    let options = &model.options(options)?;
     without_material(&options.protocol, options)?;
     let inference = in_batches(model, data, options, before, &mut |options, rows| match model {
         Model::Fixed(model) => model.run(backend, options, rows),
@@ -272,7 +273,7 @@ pub fn infer_as(
             mode,
             outputs: infer_plain(model, data)?,
             named: model.outputs().iter().map(Revealed::named).collect(),
-            protocol: options.protocol.clone(),
+            protocol: model.goes_with(&options.protocol)?.into(),
             insecure: options.insecure,
             range: model.basis(),
             batch: batches.size,

@@ -5,7 +5,8 @@ use crate::fixed::FixedModel;
 use crate::float::{FloatModel, Work};
 use megrez_graph::lower::DataInput;
 use megrez_graph::{CompileOptions, FloatLayer, Graph, LayerInfo, LayerRange, Revealed};
-use megrez_service::protocols::{SECFLOAT, is_float};
+use megrez_service::client::RunOptions;
+use megrez_service::protocols::{find, in_floats, is_float};
 use megrez_service::{Error, Result};
 use serde_json::{Value as Json, json};
 
@@ -91,21 +92,27 @@ impl Model {
         }
     }
 
-    /// Refuses a protocol that computes with other numbers than this model.
+    /// The protocol under which this model runs when it is asked for under `protocol`: a model in
+    /// floating point has its own ([`in_floats`]).
     ///
     /// # Errors
-    /// With what to do.
-    pub fn goes_with(&self, protocol: &str) -> Result<()> {
-        match (self, is_float(protocol)) {
-            (Model::Fixed(_), true) => Err(Error::Refused(format!(
+    /// With what to do, where `protocol` computes with other numbers.
+    pub fn goes_with(&self, protocol: &str) -> Result<&'static str> {
+        match self {
+            Model::Fixed(_) if is_float(protocol) => Err(Error::Refused(format!(
                 "`{protocol}` computes in float32: compile with numbers=\"float32\""
             ))),
-            (Model::Float(_), false) => Err(Error::Refused(format!(
-                "the model is in float32: run it with protocol=\"{}\", not {protocol}",
-                SECFLOAT.name
-            ))),
-            _ => Ok(()),
+            Model::Fixed(_) => Ok(find(protocol)?.name),
+            Model::Float(_) => in_floats(protocol),
         }
+    }
+
+    /// The options, with the protocol under which this model runs.
+    ///
+    /// # Errors
+    /// Those of [`goes_with`](Self::goes_with).
+    pub(crate) fn options(&self, options: &RunOptions) -> Result<RunOptions> {
+        Ok(RunOptions { protocol: self.goes_with(&options.protocol)?.into(), ..options.clone() })
     }
 
     fn described(&self) -> &dyn Described {

@@ -12,7 +12,7 @@ use megrez_graph::{CompileOptions, FloatOptions, Graph, Revealed, Tensor, compil
 use megrez_plan::{FloatPlan, Input, Plan};
 use megrez_ring::{Shape, encode_words};
 use megrez_service::client::{Cluster, Description, RunOptions};
-use megrez_service::protocols::is_float;
+use megrez_service::protocols::{in_floats, is_float};
 use megrez_service::wire::{Ahead, ModelPlan, Source, USER, Upload, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 
@@ -249,6 +249,10 @@ pub fn upload(
         weight.ok_or_else(|| Error::Refused(format!("the model has no weights `{}`", input.name)))
     };
     let (session, model, allow) = (fresh_name()?, name.into(), allow.to_vec());
+    let protocol = match recipe {
+        Recipe::Fixed(_) => protocol,
+        Recipe::Float(_) => in_floats(protocol)?,
+    };
     let upload =
         Upload { session, protocol: protocol.into(), model, plans, allow, rows: false, within_s: None };
     match recipe {

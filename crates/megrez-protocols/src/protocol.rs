@@ -61,6 +61,10 @@ pub struct Protocol {
     pub offload: bool,
     /// How many bits a conjunction takes at most.
     pub factors: usize,
+    /// The protocol that computes its plans in floating point. Replicated values are masked shares
+    /// of two workers and a dealer without a message, and every block of floats is a step of these,
+    /// so nothing of such a plan is left to the replicated protocol itself.
+    pub floats: Option<&'static str>,
 }
 
 /// The rings of words that every suite computes on.
@@ -90,6 +94,7 @@ impl Protocol {
             offload: false,
             deferred_resharing: false,
             factors: 2,
+            floats: None,
         }
     }
 
@@ -115,6 +120,11 @@ impl Protocol {
 
     pub(crate) const fn with_deferred_resharing(self) -> Self {
         Protocol { deferred_resharing: true, ..self }
+    }
+
+    /// Floating point under `other`, of the same parties and the same trust.
+    pub(crate) const fn with_floats(self, other: &Protocol) -> Self {
+        Protocol { floats: Some(other.name), ..self }
     }
 
     pub(crate) const fn with_factors(self, factors: usize) -> Self {

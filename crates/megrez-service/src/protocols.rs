@@ -94,9 +94,52 @@ pub fn is_float(protocol: &str) -> bool {
     registry::find_any(protocol).is_some_and(|protocol| protocol.numbers == Numbers::Float32)
 }
 
+/// The protocol under which a plan in floating point runs when it is asked for under this one: the
+/// protocol itself, or the one that computes floats between the same parties.
+///
+/// # Errors
+/// If there is no such protocol, or it has no floats.
+pub fn in_floats(protocol: &str) -> Result<&'static str> {
+    let found = find(protocol)?;
+    match (found.numbers, found.floats) {
+        (Numbers::Float32, _) => Ok(found.name),
+        (Numbers::Fixed, Some(floats)) => Ok(floats),
+        (Numbers::Fixed, None) => {
+            let with: Vec<&str> = all().filter(|p| p.floats.is_some()).map(|p| p.name).collect();
+            Err(Error::of(
+                ErrorKind::Unsupported,
+                format!(
+                    "`{protocol}` does not compute in floating point: say --protocol {} (two parties), {} (three, one \
+                     deals), or {}, whose floats are the same",
+                    SECFLOAT.name,
+                    MIZAR_FLOAT.name,
+                    with.join(", ")
+                ),
+            ))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_run_between_the_same_parties_or_are_refused() {
+        for (asked, runs) in [
+            ("mizar", "mizar-float"),
+            ("aby3", "mizar-float"),
+            ("alkaid", "mizar-float"),
+            ("mizar-float", "mizar-float"),
+            ("secfloat", "secfloat"),
+        ] {
+            assert_eq!(in_floats(asked).unwrap(), runs);
+            let [asked, runs] = [asked, runs].map(|name| find(name).unwrap());
+            assert_eq!((asked.parties, asked.level), (runs.parties, runs.level));
+        }
+        let said = in_floats("meteor").unwrap_err().to_string();
+        assert!(said.contains("secfloat") && said.contains("mizar, aby3, alkaid"), "{said}");
+    }
 
     #[test]
     fn a_ring_that_a_protocol_lacks_is_refused_with_those_that_it_has() {

@@ -14,7 +14,7 @@ use megrez_model::float::Work;
 use megrez_model::model::{Model, Recipe};
 use megrez_net::NetProfile;
 use megrez_plan::{Fewest, MAX_THREADS, ReluForm, SignBit};
-use megrez_service::protocols::{self, MIZAR_FLOAT, SECFLOAT};
+use megrez_service::protocols;
 use megrez_service::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -316,25 +316,29 @@ impl CompileRequest {
         }
     }
 
+    /// The protocol that runs: in floating point that of the floats between the same parties. One
+    /// that has none stays, for [`is_float`](Self::is_float) to refuse.
+    pub fn runs_under(&self) -> &str {
+        match self.numbers {
+            Some(Numbers::Float32) => protocols::in_floats(&self.protocol).unwrap_or(&self.protocol),
+            _ => &self.protocol,
+        }
+    }
+
     /// Whether to compute in floating point; refuses what does not go together.
     ///
     /// # Errors
     /// With what to choose instead.
     pub fn is_float(&self) -> Result<bool> {
-        let (protocol, float) = (&self.protocol, protocols::is_float(&self.protocol));
-        match self.numbers {
-            Some(Numbers::Float32) if !float => {
-                return Err(Error::Refused(format!(
-                    "`{protocol}` computes in fixed point: for float32 say --protocol {} (three parties, one deals) or {} (two)",
-                    MIZAR_FLOAT.name, SECFLOAT.name
-                )));
-            }
-            Some(Numbers::Fixed) if float => {
-                return Err(Error::Refused(format!(
-                    "`{protocol}` computes in float32: leave out --numbers, or choose another protocol, such as --protocol mizar",
-                )));
-            }
-            _ => {}
+        let protocol = match self.numbers {
+            Some(Numbers::Float32) => protocols::in_floats(&self.protocol)?,
+            _ => &self.protocol,
+        };
+        let float = protocols::is_float(protocol);
+        if float && self.numbers == Some(Numbers::Fixed) {
+            return Err(Error::Refused(format!(
+                "`{protocol}` computes in float32: leave out --numbers, or choose another protocol, such as --protocol mizar",
+            )));
         }
         if float && let [_, ..] = self.unused_in_float()[..] {
             let option = |name: &&str| {

@@ -31,7 +31,8 @@ def connect(
         client: this client's name, as in the certificate.
         name: what all clients call the program; another for each that runs at the same time.
         certs: the folder with `ca.pem` and this client's certificate and key.
-        protocol: `secfloat` between two parties, `mizar-float` between two and a dealer.
+        protocol: `secfloat` between two parties; `mizar`, `aby3` or `alkaid` between two and a dealer, who run
+            `mizar-float`.
         patience: how many seconds to wait for the other clients and for a turn; parties have a limit too.
         threads: of each party; the same at all clients.
 
@@ -42,7 +43,7 @@ def connect(
 
 
 def local(*, protocol: str = "secfloat", net: str = "loopback") -> Pair:
-    """Parties in processes of this machine: two with `secfloat`, with `mizar-float` two and a dealer.
+    """Parties in processes of this machine: two with `secfloat`, with `mizar`, `aby3` or `alkaid` two and a dealer.
 
     `net` is as for `megrez.local`. Clients who are named play the parts of the parties in turns.
     """

@@ -41,15 +41,15 @@ pub(crate) fn run(args: &BenchModel) -> Result<ExitCode> {
         request.frac = Some(request.frac());
     }
     if args.train && !float {
-        let what = "a step in floating point takes --protocol secfloat or mizar-float; one in fixed point is \
+        let what = "a step in floating point takes --numbers float32, or --protocol secfloat; one in fixed point is \
                     `megrez bench train`";
         return Err(Error::of(ErrorKind::Unsupported, what));
     }
     let options = options(&args.common, args.batch, args.repeat, args.seed)?;
     if args.train {
         let options = TrainBench {
-            parties: find(&request.protocol)?.parties,
-            protocol: request.protocol.clone(),
+            parties: find(request.runs_under())?.parties,
+            protocol: request.runs_under().into(),
             model: args.model.clone(),
             batch: args.batch,
             repeat: args.repeat,

@@ -48,8 +48,8 @@ pub(crate) fn run(args: &BenchOp) -> Result<ExitCode> {
     }
     if request.is_float()? {
         let options = FloatBench {
-            protocol: request.protocol.clone(),
-            parties: find(&request.protocol)?.parties,
+            protocol: request.runs_under().into(),
+            parties: find(request.runs_under())?.parties,
             op: args.op.clone(),
             batch: args.batch,
             lanes: args.lanes,

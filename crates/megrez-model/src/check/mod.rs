@@ -56,6 +56,7 @@ impl Check {
 /// # Errors
 /// If the data does not fit, or a party fails.
 pub fn check(backend: &mut Backend, model: &Model, data: &[Tensor], options: &RunOptions) -> Result<Check> {
+    let options = &model.options(options)?;
     match model {
         Model::Fixed(model) => fixed::check(backend, model, data, options).map(Check::Fixed),
         Model::Float(model) => float::check(backend, model, data, options).map(Check::Float),

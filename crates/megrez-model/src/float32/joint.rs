@@ -7,6 +7,7 @@ use megrez_float::programs::tape::{Entry, Name, Shape};
 use megrez_net::{Identity, PeerName};
 use megrez_service::client::{self, Cluster};
 use megrez_service::config::ClusterConfig;
+use megrez_service::protocols::in_floats;
 use megrez_service::wire::{Opening, PartyReport, Program};
 use megrez_service::{Error, Result};
 use megrez_session::Phase;
@@ -57,6 +58,7 @@ pub(super) struct Joint {
 
 impl Joint {
     pub(super) fn new(to: Connection) -> Result<Self> {
+        let to = Connection { protocol: in_floats(&to.protocol)?.into(), ..to };
         if to.name.is_empty() || to.name.len() > MAX_NAME {
             return Err(Error::Refused(format!("a program's name has 1 to {MAX_NAME} bytes")));
         }

@@ -50,7 +50,8 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "MIZAR, corrected",
 )
 .with_native_maximum()
-.with_lookup();
+.with_lookup()
+.with_floats(&crate::registry::MIZAR_FLOAT);
 
 suite_of_steps! { Mizar, refuse =>
     0 = Constant,

@@ -13,7 +13,7 @@ use super::host::ended;
 use super::meetings::{Ended, Guest, Key, Seat};
 use super::service::Service;
 use super::stored::forbidden;
-use crate::protocols::{MIZAR_FLOAT, is_float};
+use crate::protocols::{MIZAR_FLOAT, in_floats};
 use crate::wire::{self, Failure, Join, MAX_RUN_NAME, Reply};
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::float::{Program, serve_program};
@@ -66,10 +66,8 @@ impl Service {
     ) -> Result<PartyReport> {
         let protocol = self.host.protocol(&join.protocol, false)?.name;
         permitted?;
-        if !is_float(protocol) {
-            let what =
-                format!("`{protocol}` does not compute in floating point: use `secfloat` or `mizar-float`");
-            return Err(Error::of(ErrorKind::Unsupported, what));
+        if in_floats(protocol)? != protocol {
+            return Err(Error::Refused(format!("`{protocol}` is not the protocol of its floats")));
         }
         if join.name.len() > MAX_RUN_NAME || join.name.chars().any(char::is_control) {
             let what =

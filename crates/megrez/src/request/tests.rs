@@ -40,7 +40,12 @@ fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
     assert!(float("secfloat", None).unwrap() && float("secfloat", Some(Numbers::Float32)).unwrap());
     assert!(!float("mizar", None).unwrap() && !float("mizar", Some(Numbers::Fixed)).unwrap());
     let said = |p, n| float(p, Some(n)).unwrap_err().to_string();
-    assert!(said("mizar", Numbers::Float32).contains("--protocol mizar-float"));
+    assert!(said("meteor", Numbers::Float32).contains("--protocol secfloat"));
+    for (protocol, runs) in [("mizar", "mizar-float"), ("alkaid", "mizar-float"), ("secfloat", "secfloat")] {
+        assert!(float(protocol, Some(Numbers::Float32)).unwrap());
+        assert_eq!(of(protocol, Some(Numbers::Float32)).runs_under(), runs);
+        assert_eq!(of(protocol, None).runs_under(), protocol);
+    }
     assert!(float("mizar-float", None).unwrap());
     assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
     let fitted = CompileRequest { fit: true, ranges: Ranges::Assume, ..of("secfloat", None) };
