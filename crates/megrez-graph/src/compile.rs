@@ -69,6 +69,10 @@ pub struct LayerInfo {
     pub work: u64,
 }
 
+/// How many times wider than what data has shown a proof may be before data vouches in its place,
+/// from never on.
+const VOUCHED: &[Option<i128>] = &[None, Some(1 << 4), Some(1)];
+
 /// Lowers a graph. The ranges of all steps are proven, or assumed where the policy says so.
 ///
 /// Errors list every node that cannot be lowered. Cost: the constants are copied once; time is
@@ -79,7 +83,7 @@ pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Prob
     let (graph, after) = passes::for_fixed_point(published.as_ref().unwrap_or(graph))?;
     // What can be proven whole is; and what data is to vouch for, as little as will do.
     let attempts: &[Option<i128>] = match options.policy {
-        RangePolicy::Calibrated => &[None, Some(1 << 4), Some(1)],
+        RangePolicy::Calibrated => VOUCHED,
         _ => &[None],
     };
     let fractions = passes::precision::fractions(&graph, options);
@@ -194,8 +198,8 @@ fn lower_with(
     let mut first = None;
     for _ in 0..ATTEMPTS {
         let mut short = HashMap::new();
-        match lower_each(graph, after, options, slack, &coarser, &mut short) {
-            Ok(compiled) => return Ok(compiled),
+        match lower_each(graph, after, options, slack, &coarser, false, &mut short) {
+            Ok(lowered) => return Ok(shallower(graph, after, options, slack, lowered)),
             Err(failure) => drop(first.get_or_insert(failure)),
         }
         if !passes::precision::coarsen(&mut coarser, &short, options) {
@@ -205,17 +209,51 @@ fn lower_with(
     Err(first.expect("it failed once at least"))
 }
 
+/// A compiled model, and after how many rounds the last of its outputs is there.
+type Lowered = (Compiled, u32);
+
+/// The model with those truncations left out that can be spared, where the plan may show ranges and
+/// that takes fewer rounds.
+fn shallower(
+    graph: &Graph,
+    after: &[Vec<After>],
+    options: &CompileOptions,
+    slack: Option<i128>,
+    (compiled, rounds): Lowered,
+) -> Compiled {
+    if !options.shows_ranges() || !passes::truncation::spared(graph, options).contains(&true) {
+        return compiled;
+    }
+    let measured: &[Option<i128>] = if options.tells_measured() { VOUCHED } else { &[] };
+    let mut best = (compiled, rounds);
+    for slack in std::iter::once(&slack).chain(measured) {
+        let spared = lower_each(graph, after, options, *slack, &HashMap::new(), true, &mut HashMap::new());
+        best = match spared {
+            Ok(spared) if spared.1 < best.1 => spared,
+            _ => best,
+        };
+    }
+    best.0
+}
+
 /// Lowers layer by layer. `coarser` has for nodes how many fraction bits their operands give up;
-/// `short` gets those that lack room, and how many bits of it.
+/// `short` gets those that lack room, and how many bits of it. `spares`: truncations are left out
+/// where they can be.
 fn lower_each(
     graph: &Graph,
     after: &[Vec<After>],
     options: &CompileOptions,
     slack: Option<i128>,
     coarser: &HashMap<usize, u32>,
+    spares: bool,
     short: &mut HashMap<usize, u32>,
-) -> Result<Compiled, Failure> {
-    let truncate = passes::truncation::place(graph, options);
+) -> Result<Lowered, Failure> {
+    let mut truncate = passes::truncation::place(graph, options);
+    let spared = match spares {
+        true => passes::truncation::spared(graph, options),
+        false => vec![false; graph.nodes.len()],
+    };
+    truncate.iter_mut().zip(&spared).for_each(|(truncate, spared)| *truncate &= !spared);
     let mut cx = Lowering::new(options);
     cx.slack = slack;
     let mut secrets: HashMap<Id, Secret> = HashMap::new();
@@ -259,6 +297,7 @@ fn lower_each(
         let Some(operands) = operands.collect::<Option<Vec<Operand>>>() else { continue };
         cx.enter(&node.name);
         cx.coarser = coarser.get(&n).copied().unwrap_or(0);
+        cx.spares = spared[n];
         cx.leaving = left_for.contains(&node.output).then(Vec::new);
         cx.given = needed(node).and_then(|id| left.get(&id).cloned()).unwrap_or_default();
         cx.operands = operands
@@ -268,13 +307,12 @@ fn lower_each(
                 Operand::Constant(_) | Operand::Public(_) => None,
             })
             .collect();
-        let lowered =
-            cx.operands(operands, node.layer.scale().with(options.activations)).and_then(|operands| {
-                let y = node.layer.lower(&mut cx, &operands)?;
-                let y = if truncate[n] { cx.settle_last(&y)? } else { y };
-                let y = cx.declared(y)?;
-                cx.measured(y)
-            });
+        let lowered = cx.operands(operands, &*node.layer).and_then(|operands| {
+            let y = node.layer.lower(&mut cx, &operands)?;
+            let y = if truncate[n] { cx.settle_last(&y)? } else { y };
+            let y = cx.declared(y)?;
+            cx.measured(y)
+        });
         match lowered {
             Ok(secret) => {
                 left.extend(cx.leaving.take().map(|left| (node.output, left)));
@@ -358,6 +396,7 @@ fn lower_each(
         return Err((Problems(problems), out_of_range));
     }
     let graph = graph.clone();
+    let rounds = cx.plan.outputs.iter().map(|output| cx.rounds_of(output.value)).max().unwrap_or(0);
     let mut plan = cx.plan;
     if options.defer_resharing {
         megrez_passes::legalise(&mut plan, options.offload)
@@ -366,7 +405,7 @@ fn lower_each(
         megrez_passes::offload_tables(&mut plan);
         megrez_passes::spread_maxima(&mut plan).expect("a plan that was built by the rules keeps to them");
     }
-    Ok(Compiled {
+    let compiled = Compiled {
         plan,
         frac: options.frac,
         graph,
@@ -378,5 +417,6 @@ fn lower_each(
         public_weights: !options.private_weights,
         layers,
         ranges,
-    })
+    };
+    Ok((compiled, rounds))
 }

@@ -64,10 +64,17 @@ pub trait Layer: Send + Sync {
         Scale::Passes
     }
 
-    /// Whether it does nothing but multiply and add, so that its operands may have any number of
-    /// fraction bits.
+    /// Of a layer that does nothing but multiply and add, so that its operands may have any number
+    /// of fraction bits: how many times the product of its operands' largest numbers its result may
+    /// be. With a constant operand, which is told by its place, that of the other's largest number
+    /// alone.
+    fn gain(&self, _constant: Option<(usize, &Tensor)>) -> Option<f64> {
+        None
+    }
+
+    /// Whether it is such a layer.
     fn multilinear(&self) -> bool {
-        false
+        self.gain(None).is_some()
     }
 
     /// The layer as a rearrangement of its first input; every other input only steers it.

@@ -72,6 +72,31 @@ pub struct CompileOptions {
     pub embed: bool,
 }
 
+impl CompileOptions {
+    /// Whether a table of an activation may begin and end where its range does.
+    pub(crate) fn tells(&self) -> bool {
+        let may = self.declared.is_some() || self.activations == Activations::Lookup;
+        self.policy == RangePolicy::Prove && may
+    }
+
+    /// Whether comparisons, and so everybody, follow what was measured of each layer.
+    pub(crate) fn tells_measured(&self) -> bool {
+        let measured = matches!(self.comparison, Comparison::Fitted { calibration: Some(_), .. });
+        measured && self.policy == RangePolicy::Calibrated
+    }
+
+    /// Whether no value leaves its range, proven or guarded, and a table may begin and end there.
+    pub(crate) fn holds_ranges(&self) -> bool {
+        self.tells() || (self.tells_measured() && self.guard)
+    }
+
+    /// Whether more than tables may follow from ranges: what the weights prove, too. With declared
+    /// ranges a plan tells nothing about weights.
+    pub(crate) fn shows_ranges(&self) -> bool {
+        self.declared.is_none() && self.holds_ranges()
+    }
+}
+
 /// Ranges of the layers that read secret weights. Everything behind such a layer is laid out for
 /// the declared range: which form an exponential or a root takes, how many multiples it compares
 /// with, how wide a fitted comparison is. Without a declaration all of this follows from the range

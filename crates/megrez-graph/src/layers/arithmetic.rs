@@ -332,7 +332,8 @@ impl Layer for Arithmetic {
         }
     }
 
-    fn multilinear(&self) -> bool {
-        matches!(self.kind, Kind::Mul)
+    fn gain(&self, constant: Option<(usize, &Tensor)>) -> Option<f64> {
+        let largest = |(_, t): (usize, &Tensor)| t.data.iter().fold(0f32, |m, v| m.max(v.abs())).into();
+        matches!(self.kind, Kind::Mul).then(|| constant.map_or(1.0, largest))
     }
 }

@@ -204,8 +204,13 @@ impl Layer for Conv {
         Scale::Product
     }
 
-    fn multilinear(&self) -> bool {
-        true
+    fn gain(&self, constant: Option<(usize, &Tensor)>) -> Option<f64> {
+        let [_, per_group, kh, kw] = self.kernel;
+        let taps = per_group * kh * kw;
+        let sum = |taps: &[f32]| taps.iter().map(|v| f64::from(v.abs())).sum();
+        let largest =
+            |(_, t): (usize, &Tensor)| t.data.chunks_exact(taps.max(1)).map(sum).fold(0.0, f64::max);
+        Some(constant.map_or(taps as f64, largest))
     }
 
     fn work(&self) -> u64 {

@@ -116,6 +116,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
         frac: f,
         spare: f,
         summed,
+        turns: false,
     };
     let (low, high) = x.range.hull();
     let x = x.clone().within(Range::uniform(low, high.min(over)));

@@ -2,7 +2,7 @@
 //! clear.
 
 use super::call::Call;
-use super::matmul::plain_product;
+use super::matmul::{largest_sum, plain_product};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::{Attributes, Id};
@@ -189,8 +189,12 @@ impl Layer for Gemm {
         Scale::Product
     }
 
-    fn multilinear(&self) -> bool {
-        true
+    fn gain(&self, constant: Option<(usize, &Tensor)>) -> Option<f64> {
+        let sum = |(i, t): (usize, &Tensor)| {
+            let of_rows = (i == 0) != self.transposed[i];
+            f64::from(self.alpha.abs()) * largest_sum(&t.data, t.shape.dims()[1], of_rows)
+        };
+        Some(constant.map_or(self.inner as f64, sum))
     }
 
     fn work(&self) -> u64 {

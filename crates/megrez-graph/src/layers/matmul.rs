@@ -46,6 +46,17 @@ pub(super) fn matmul(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(MatMul { shape: dims.into(), factors: [left, right], batch }))
 }
 
+/// The largest sum of magnitudes in a row, or in a column, of matrices with so many columns.
+pub(super) fn largest_sum(data: &[f32], columns: usize, of_rows: bool) -> f64 {
+    let rows = data.chunks_exact(columns.max(1));
+    if of_rows {
+        return rows.map(|row| row.iter().map(|v| f64::from(v.abs())).sum()).fold(0.0, f64::max);
+    }
+    let mut sums = vec![0f64; columns];
+    rows.for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, v)| *sum += f64::from(v.abs())));
+    sums.into_iter().fold(0.0, f64::max)
+}
+
 /// The product of two matrices, accumulated in f64.
 pub(super) fn plain_product(a: &Tensor, b: &Tensor) -> Tensor {
     let (m, k, n) = (a.shape.dims()[0], a.shape.dims()[1], b.shape.dims()[1]);
@@ -188,8 +199,13 @@ impl Layer for MatMul {
         Scale::Product
     }
 
-    fn multilinear(&self) -> bool {
-        true
+    fn gain(&self, constant: Option<(usize, &Tensor)>) -> Option<f64> {
+        let inner = self.factors[0].dims()[self.factors[0].rank() - 1];
+        let sum = |(i, t): (usize, &Tensor)| {
+            let columns = self.factors[i].dims()[self.factors[i].rank() - 1];
+            largest_sum(&t.data, columns, i == 0)
+        };
+        Some(constant.map_or(inner as f64, sum))
     }
 
     fn work(&self) -> u64 {

@@ -278,6 +278,7 @@ impl Octaves {
             frac: *fracs.start(),
             spare: *fracs.end(),
             summed: 1,
+            turns: false,
         };
         let whole = Secret { id: x.id, range: Range::uniform(low, high) };
         if let Some(y) = look_up(cx, "table", &whole, &function, wanted(low))? {

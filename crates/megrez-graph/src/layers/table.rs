@@ -68,6 +68,8 @@ pub(super) struct Wanted {
     pub spare: u32,
     /// How many values are added up before they are truncated: the ring has room for their sum.
     pub summed: usize,
+    /// Whether the argument may be multiplied by some small number first.
+    pub turns: bool,
 }
 
 /// A function that is as good as constant to the left of where it bends, and constant or x to the
@@ -85,6 +87,8 @@ pub(super) struct Smooth {
 /// A function on an interval, as pieces.
 struct Fit {
     lookup: Lookup,
+    /// What the argument is multiplied by.
+    times: u32,
     /// The largest distance from the function, coefficients as they are rounded; relative if wanted
     /// so.
     error: f64,
@@ -92,11 +96,17 @@ struct Fit {
     values: (f64, f64),
 }
 
+/// What an argument may be multiplied by before it is looked up: segments are as wide as a power
+/// of two divided by it, so that they need not be half as wide where a little less will do.
+const FACTORS: [u32; 4] = [1, 7, 3, 5];
+
 /// How words stand for numbers: those of the argument and of the result.
 #[derive(Clone, Copy)]
 struct Words {
     /// The number that the word 0 stands for.
     start: f64,
+    /// What words are multiplied by, …
+    times: u32,
     /// Fraction bits of the argument, all and those that are cut.
     frac: u32,
     cut: u32,
@@ -164,8 +174,8 @@ impl Fit {
         degree: u32,
         segments: usize,
     ) -> Fit {
-        let Words { start, frac, cut, scale, .. } = words;
-        let width = 2f64.powi((low + cut) as i32 - frac as i32);
+        let Words { start, frac, cut, scale, times, .. } = words;
+        let width = 2f64.powi((low + cut) as i32 - frac as i32) / f64::from(times);
         let mut pieces = vec![];
         let (mut error, mut off) = (0f64, 0f64);
         let mut values = (f64::INFINITY, f64::NEG_INFINITY);
@@ -204,7 +214,7 @@ impl Fit {
         // Between the samples.
         let slack = off + TARGET * values.0.abs().max(values.1.abs());
         let values = (values.0 - slack, values.1 + slack);
-        Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale }, error, values }
+        Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale }, times, error, values }
     }
 
     /// The pieces of which fewest bits are dealt that are as good as wanted for words from 0 to
@@ -222,17 +232,26 @@ impl Fit {
         }
         shapes.sort_unstable();
         let mut best: Option<Fit> = None;
+        let factors = &FACTORS[..if wanted.turns { FACTORS.len() } else { 1 }];
         for (_, segments, degree) in shapes {
-            // With the carry of the cut, and the last segment free.
-            let units = (span >> words.cut) + 1;
-            let mut widths = if degree == 0 { 0..1 } else { 1..40 };
-            let Some(low) = widths.find(|low| (segments as i128 - 1) << low > units) else { continue };
-            let fit = Fit::new(function, words, &size, units, low, degree, segments);
-            if fit.error <= wanted.target {
-                return Some(fit);
-            }
-            if best.as_ref().is_none_or(|best| fit.error < best.error) {
-                best = Some(fit);
+            for &times in factors {
+                // The argument is read as finely as without a factor.
+                let words = Words { times, cut: words.cut + times.ilog2(), ..words };
+                let span = span * i128::from(times);
+                if times > 1 && (degree == 0 || span >> (words.ring - 2) > 0) {
+                    continue;
+                }
+                // With the carry of the cut, and the last segment free.
+                let units = (span >> words.cut) + 1;
+                let mut widths = if degree == 0 { 0..1 } else { 1..40 };
+                let Some(low) = widths.find(|low| (segments as i128 - 1) << low > units) else { continue };
+                let fit = Fit::new(function, words, &size, units, low, degree, segments);
+                if fit.error <= wanted.target {
+                    return Some(fit);
+                }
+                if best.as_ref().is_none_or(|best| fit.error < best.error) {
+                    best = Some(fit);
+                }
             }
         }
         best.filter(|_| wanted.most.is_none())
@@ -263,8 +282,10 @@ pub(super) fn coarse(range: &Range) -> Range {
 /// A table that is made for a value.
 pub(super) struct Table {
     lookup: Lookup,
-    /// What is added to the value, so that it begins at 0.
+    /// What is added to the value, so that it begins at 0, …
     moved: i64,
+    /// … and what it is multiplied by then.
+    times: u32,
     /// What the results lie in.
     range: Range,
     /// Fraction bits of the result once it is truncated, …
@@ -306,11 +327,12 @@ impl Table {
             return None;
         }
         let (scale, over) = (scale as u32, over as u32);
-        let words = |scale: u32| Words { start: start as f64 * unit, frac, cut, ring, scale };
+        let words = |scale: u32| Words { start: start as f64 * unit, times: 1, frac, cut, ring, scale };
         // Without a truncation if that is as good.
         let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
             let most = Some(wanted.most.unwrap_or(WIDEST));
-            Fit::best(function, words(short), span, Wanted { most, ..wanted }).map(|fit| (fit, short))
+            let wanted = Wanted { most, turns: true, ..wanted };
+            Fit::best(function, words(short), span, wanted).map(|fit| (fit, short))
         });
         let (fit, to) = match short {
             Some(short) => short,
@@ -325,7 +347,7 @@ impl Table {
         let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
         let over = if scale == to { 0 } else { over };
         lookup.frac -= over;
-        Some(Table { lookup, moved, range, frac: to, over })
+        Some(Table { lookup, times: fit.times, moved, range, frac: to, over })
     }
 
     /// The function of the value that it is made for. Where that is outside of its range after all,
@@ -347,7 +369,8 @@ impl Table {
     /// What the table says.
     fn found(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         cx.not_by_weights()?;
-        let x = cx.combine(&format!("{name}-argument"), &[(1, x)], self.moved)?;
+        let times = i64::from(self.times);
+        let x = cx.combine(&format!("{name}-argument"), &[(times, x)], times * self.moved)?;
         // A table reads words, whatever they stand for.
         let frac = cx.frac_of(&x).max(self.lookup.cut);
         let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
@@ -407,13 +430,14 @@ impl Smooth {
             cut: frac.saturating_sub(ARGUMENT),
             most: Some(worth(cx, x)),
             frac: f,
-            spare: f,
+            spare: f + cx.spare_of_tables(),
             summed: 1,
+            turns: false,
         };
         let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
         // What leaves a table's segments comes out as another value of the function, and not as one
-        // nearby: without a proof it is compared.
-        if cx.tells()
+        // nearby: without a proof, or a guard, it is compared.
+        if cx.holds_ranges()
             && let Some(y) = look_up(cx, "table", &told(x), &self.function, wanted)?
         {
             return Ok(y);
@@ -471,7 +495,7 @@ mod tests {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
             let (ring, scale) = if frac == 10 { (32, 27) } else { (64, 58) };
-            let words = Words { start: -3.0, frac, cut, ring, scale };
+            let words = Words { start: -3.0, times: 1, frac, cut, ring, scale };
             let wanted = Wanted {
                 target: TARGET,
                 relative: false,
@@ -480,6 +504,7 @@ mod tests {
                 frac: 0,
                 spare: 0,
                 summed: 1,
+                turns: false,
             };
             let fit = Fit::best(&sigmoid, words, span, wanted).expect("a table");
             assert!(fit.error <= TARGET);

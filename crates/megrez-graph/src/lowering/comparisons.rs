@@ -2,7 +2,7 @@
 
 use super::operand::{Above, Secret};
 use super::plan::Lowering;
-use crate::options::{Activations, Comparison, ListStyle};
+use crate::options::{Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use megrez_plan::{
@@ -218,13 +218,12 @@ impl Lowering<'_> {
 
     /// Whether a table of an activation may begin and end where its range does.
     pub(crate) fn tells(&self) -> bool {
-        self.proves() && (self.options.declared.is_some() || self.options.activations == Activations::Lookup)
+        self.options.tells()
     }
 
     /// Whether comparisons, and so everybody, follow what was measured of each layer.
     pub(crate) fn tells_measured(&self) -> bool {
-        let measured = matches!(self.options.comparison, Comparison::Fitted { calibration: Some(_), .. });
-        measured && self.options.policy == RangePolicy::Calibrated
+        self.options.tells_measured()
     }
 
     /// Of every row of x [rows, n] a number that is no larger than its largest and no more than

@@ -6,45 +6,55 @@
 //! ranges, so the comparisons with the measured bounds are exact. By induction over the layers: if
 //! no comparison fails, every value was in the range that its steps were laid out for, and no word
 //! has wrapped. If one fails, what follows may be wrong, the later comparisons too, but that one
-//! has been counted: an element inside counts 1, one that is outside 0, and where comparisons are
-//! wrong −1 to 1. So nothing makes up for an element outside, and no count exceeds twice the number
-//! of elements, which the last comparison has room for.
+//! has given 0 where all have to give 1, and no other gives more than 1.
+//!
+//! All values are compared together, when everything else is done: beside the layers, comparisons
+//! would hold up steps that do not wait for them.
 
 use super::operand::Secret;
 use super::plan::Lowering;
 use crate::problem::Refusal;
 use crate::range::Range;
-use megrez_ring::Shape;
+use std::collections::BTreeMap;
+
+/// What is compared together has as many bits, but for less than so many.
+const GRAIN: u32 = 8;
 
 impl Lowering<'_> {
-    /// Counts the elements of x that lie within these bounds, words at its scale.
-    pub(super) fn guard(&mut self, x: &Secret, (low, high): (i128, i128)) -> Result<(), Refusal> {
-        let word = |bound: i128| bound.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-        let (shape, borders) = (self.shape(x).clone(), [word(low), word(high.saturating_add(1))]);
-        let count = shape.elements();
-        let reached = self.thermometer("guard", x, &borders)?;
-        let reached = self.bit_to_ring("guard-number", &reached)?;
-        let parts = self.unstack("guard-bound", &reached, &Shape::from([count]))?;
-        let inside = self.combine_within(
-            "guard-inside",
-            &[(1, &parts[0]), (-1, &parts[1])],
-            0,
-            Range::uniform(-1, 1),
-        )?;
-        let inside = self.sum("guard-sum", &inside, 0)?;
-        self.guards.push((inside, count));
-        Ok(())
-    }
-
-    /// The bit that is 1 if some element was outside, as a number; `None` if nothing is guarded.
+    /// The bit that is 1 if some element of a guarded value was outside of its bounds, as a number;
+    /// `None` if nothing is guarded.
     pub(crate) fn guarded(&mut self) -> Result<Option<Secret>, Refusal> {
         let guards = std::mem::take(&mut self.guards);
-        let all: usize = guards.iter().map(|(_, count)| count).sum();
         if guards.is_empty() {
             return Ok(None);
         }
-        let terms: Vec<(i64, &Secret)> = guards.iter().map(|(inside, _)| (-1, inside)).collect();
-        let most = 2 * all as i128;
+        let word = |bound: i128| bound.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let mut groups: BTreeMap<u32, (i128, Vec<Secret>)> = BTreeMap::new();
+        let mut all = 0;
+        for (x, (low, high)) in &guards {
+            let count = self.shape(x).elements();
+            let x = self.reshape("elements", x, [count].into())?;
+            let x = self.rescale("words", &x, 0)?;
+            let above = self.combine("above", &[(1, &x)], -word(*low))?;
+            let below = self.combine("below", &[(-1, &x)], word(*high))?;
+            for distance in [above, below] {
+                let most = distance.range.magnitude();
+                let bits = (i128::BITS - most.leading_zeros()).next_multiple_of(GRAIN);
+                let (largest, group) = groups.entry(bits).or_default();
+                *largest = most.max(*largest);
+                group.push(distance);
+                all += count;
+            }
+        }
+        let mut inside = vec![];
+        for (most, group) in groups.into_values() {
+            let distances = self.concat("distances", &group.iter().collect::<Vec<_>>(), 0)?;
+            let reached = self.reached("reached", &distances, most, false)?;
+            let reached = self.bit_to_ring("reached-number", &reached)?;
+            inside.push(self.sum("inside", &reached, 0)?);
+        }
+        let terms: Vec<(i64, &Secret)> = inside.iter().map(|inside| (-1, inside)).collect();
+        let most = all as i128;
         let beyond = Range::uniform(-1, most - 1);
         let beyond = self.combine_within("outside-beyond-one", &terms, all as i64 - 1, beyond)?;
         let any = self.reached("any", &beyond, most, true)?;

@@ -3,6 +3,7 @@
 use super::operand::{Operand, Secret, Weight};
 use super::plan::Lowering;
 use crate::clients::{DataInput, ModelInput};
+use crate::layer::Layer;
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range};
 use crate::scale::Scale;
@@ -161,9 +162,22 @@ impl Lowering<'_> {
         Ok(weight)
     }
 
-    /// A layer's operands: what it multiplies is truncated before.
-    pub(crate) fn operands(&mut self, operands: Vec<Operand>, scale: Scale) -> Result<Vec<Operand>, Refusal> {
-        let limit = self.frac() + SPARE_BITS;
+    /// The most fraction bits of what is multiplied without being truncated first.
+    pub(super) fn most_of_operands(&self) -> u32 {
+        self.frac() + SPARE_BITS
+    }
+
+    /// A layer's operands: what it multiplies is truncated before, unless that can be spared.
+    pub(crate) fn operands(
+        &mut self,
+        operands: Vec<Operand>,
+        layer: &dyn Layer,
+    ) -> Result<Vec<Operand>, Refusal> {
+        let scale = layer.scale().with(self.options.activations);
+        if self.spares && layer.multilinear() && self.coarser == 0 {
+            return self.spared(operands, layer);
+        }
+        let limit = self.most_of_operands();
         let settle = |operand| match operand {
             Operand::Secret(x) if scale == Scale::Product && self.frac_of(&x) > limit => {
                 Ok(Operand::Secret(self.settle(&x)?))

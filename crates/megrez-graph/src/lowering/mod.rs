@@ -9,6 +9,7 @@ mod operand;
 mod plan;
 mod products;
 mod shapes;
+mod spared;
 mod sums;
 mod truncation;
 

@@ -55,8 +55,8 @@ pub struct Lowering<'a> {
     /// How many times wider than what data has shown a proven range may be before it is given up;
     /// `None` if it never is.
     pub(crate) slack: Option<i128>,
-    /// Of values that were held to measured ranges: how many elements lie in them, and of how many.
-    pub(super) guards: Vec<(Secret, usize)>,
+    /// Values that are held to measured bounds, with the ranges that were proven of them.
+    pub(super) guards: Vec<(Secret, (i128, i128))>,
     /// Whether the current layer has read secret weights.
     pub(super) reads_weights: bool,
     /// The layers whose ranges were declared.
@@ -67,6 +67,11 @@ pub struct Lowering<'a> {
     pub(crate) shortage: u32,
     /// Fraction bits that the current layer's operands give up, so that its result has room.
     pub(crate) coarser: u32,
+    /// After how many rounds of two workers and a dealer values are there.
+    pub(super) rounds: HashMap<ValueId, u32>,
+    /// Whether the current layer's result may have any number of fraction bits, and truncations
+    /// before it are spared.
+    pub(crate) spares: bool,
     /// What the current layer leaves beside its result, if a later one needs it.
     pub(crate) leaving: Option<Vec<Secret>>,
     /// What an earlier layer has left for the current one.
@@ -103,6 +108,8 @@ impl<'a> Lowering<'a> {
             out_of_range: false,
             shortage: 0,
             coarser: 0,
+            rounds: HashMap::new(),
+            spares: false,
             leaving: None,
             given: vec![],
         }
@@ -190,7 +197,7 @@ impl<'a> Lowering<'a> {
         }
         (self.proven, self.calibrated) = (false, true);
         if self.options.guard {
-            self.guard(&y, seen.hull())?;
+            self.guards.push((y.clone(), seen.hull()));
         }
         Ok(Secret { range, ..y })
     }
@@ -294,7 +301,10 @@ impl<'a> Lowering<'a> {
     }
 
     pub(super) fn step(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, Refusal> {
-        self.plan.step(name, op, inputs).map_err(|e| Refusal::new(e.to_string(), ""))
+        let rounds = self.rounds_with(&op, inputs);
+        let id = self.plan.step(name, op, inputs).map_err(|e| Refusal::new(e.to_string(), ""))?;
+        self.rounds.insert(id, rounds);
+        Ok(id)
     }
 
     /// Holds a step to |x| < 2^limit: proves it, refuses, or assumes it.

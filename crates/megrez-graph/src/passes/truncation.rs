@@ -43,6 +43,30 @@ pub fn place(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
     truncate
 }
 
+/// For each node, whether its result may have more fraction bits than the plan's, and truncations
+/// before it are spared: all that reads it multiplies it and adds it up, or looks it up in a table,
+/// perhaps behind a sum or a rearrangement. So no range asks for more room than the ring has but
+/// those of these layers.
+pub fn spared(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
+    let readers = graph.readers();
+    let mut spared = vec![false; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate().rev() {
+        let value = node.output;
+        let takes = |&reader: &usize| {
+            let layer = &graph.nodes[reader].layer;
+            let hands_on = ["Add", "Sub", "Neg", "Concat"].contains(&&*graph.nodes[reader].op);
+            let looks_up = layer.scale() == Scale::Function;
+            let product = layer.multilinear();
+            product
+                || (looks_up && layer.scale().with(options.activations) == Scale::ShrinksThenProduct)
+                || ((hands_on || layer.view().is_some()) && spared[reader])
+        };
+        let all = &readers[value.0];
+        spared[n] = !all.is_empty() && !graph.is_output(value) && all.iter().all(takes);
+    }
+    spared
+}
+
 /// The node after which the product of node `start` is truncated; `None` if it never is, or by its
 /// reader.
 fn best_place(
