@@ -262,8 +262,9 @@ def compile(
             can run it if they have its steps.
         net: the network that choices are made for.
         numbers: fixed point, or IEEE single precision; by default what the protocol computes with. Single
-            precision runs under `secfloat` between two parties, under `mizar`, `aby3` or `alkaid` between three. Single precision has no ring, no ranges and no comparisons to choose: it
-            takes none of the options from `ring` to `activations`.
+            precision runs under `secfloat` between two parties, under `mizar`, `aby3` or `alkaid` between
+            three. It has no ring, no ranges and no comparisons to choose: it takes none of the options from
+            `ring` to `activations`.
         group: in float32, bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and
             more work. 0 is silent transfers: the fewest bytes for large runs on slow links, in one thread.
         threads: in float32, threads of each party; by default half of this machine's cores.

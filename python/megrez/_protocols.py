@@ -39,6 +39,8 @@ class Protocol:
     """Whether it truncates a product and shares it in one go."""
     factors: int
     """How many bits one conjunction multiplies at most."""
+    floats: str | None
+    """The protocol that runs a model in `float32` when it is asked for under this one."""
 
 
 def protocols() -> list[Protocol]:

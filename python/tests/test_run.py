@@ -272,6 +272,7 @@ def test_protocols() -> None:
     assert not protocols["mizar"].insecure
     assert protocols["clear"].insecure
     assert protocols["alkaid"].factors == 4
+    assert (protocols["alkaid"].floats, protocols["meteor"].floats) == ("mizar-float", None)
     assert (protocols["mizar"].level, protocols["clear"].level) == ("semi-honest", "none")
     floats = [name for name, protocol in protocols.items() if protocol.numbers == "float32"]
     assert floats == ["secfloat", "mizar-float"]

@@ -31,8 +31,8 @@ def connect(
         client: this client's name, as in the certificate.
         name: what all clients call the program; another for each that runs at the same time.
         certs: the folder with `ca.pem` and this client's certificate and key.
-        protocol: `secfloat` between two parties; `mizar`, `aby3` or `alkaid` between two and a dealer, who run
-            `mizar-float`.
+        protocol: `secfloat` between two parties; `mizar`, `aby3` or `alkaid` between two and a dealer, who
+            run `mizar-float`.
         patience: how many seconds to wait for the other clients and for a turn; parties have a limit too.
         threads: of each party; the same at all clients.
 
@@ -43,8 +43,9 @@ def connect(
 
 
 def local(*, protocol: str = "secfloat", net: str = "loopback") -> Pair:
-    """Parties in processes of this machine: two with `secfloat`, with `mizar`, `aby3` or `alkaid` two and a dealer.
+    """Parties in processes of this machine: two with `secfloat`; two and a dealer with `mizar`.
 
+    `aby3` and `alkaid` run what `mizar` does, `mizar-float`.
     `net` is as for `megrez.local`. Clients who are named play the parts of the parties in turns.
     """
     return Pair(_native.Float32.processes(protocol, net, *program()))
