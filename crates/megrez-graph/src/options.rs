@@ -60,6 +60,9 @@ pub struct CompileOptions {
     pub offload: usize,
     /// What stands for smooth activations.
     pub activations: Activations,
+    /// How long a message is on its way between two parties, in nanoseconds: a table may take as
+    /// long where that spares a round.
+    pub delay_ns: u64,
     /// What everybody sees of ensembles of trees.
     pub trees: TreeForm,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
@@ -206,6 +209,7 @@ impl Default for CompileOptions {
             policy: RangePolicy::Prove,
             measured: None,
             guard: false,
+            delay_ns: 0,
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,

@@ -165,6 +165,8 @@ fn a_step_of_an_lstm_takes_five_rounds() {
             },
             measured: guard.then_some(measured),
             guard,
+            // As on a wan.
+            delay_ns: 20_000_000,
             ..CompileOptions::default()
         };
         (compile(&graph, &options).unwrap_or_else(|p| panic!("{p}")), graph, data)

@@ -270,6 +270,7 @@ impl CompileRequest {
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             replicated: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations()?,
+            delay_ns: self.net.delay_ns(),
             trees: self.trees.into(),
             private_weights: self.weights == Weights::Private,
             publisher: self.publisher()?,

@@ -14,7 +14,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Wanted, coarse, look_up, look_up_twice, worth};
+use super::table::{WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::Id;
@@ -115,6 +115,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
         most: Some(worth(cx, x)),
         frac: f,
         spare: f,
+        widest: worth(cx, x),
         summed,
         turns: false,
     };
@@ -135,7 +136,8 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
     let end = i64::from(TABLE_CUT) << frac;
     let (bits, wrong) = cx.at_least("compare", &x, &[-end])?;
     let inside = Secret { id: x.id, range: Range::uniform(-i128::from(end) - wrong, over) };
-    let Some(y) = look_up(cx, "power", &inside, &power, Wanted { most: None, ..wanted })? else {
+    let Some(y) = look_up(cx, "power", &inside, &power, Wanted { most: None, widest: WIDEST, ..wanted })?
+    else {
         return refuse(
             "has no room for a table on this ring",
             "choose other activations or fewer fraction bits",

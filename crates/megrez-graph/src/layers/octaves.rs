@@ -29,7 +29,7 @@
 //! unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Table, Wanted, coarse, look_up, worth};
+use super::table::{Table, WIDEST, Wanted, coarse, look_up, worth};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
@@ -277,6 +277,7 @@ impl Octaves {
             most: Some(most),
             frac: *fracs.start(),
             spare: *fracs.end(),
+            widest: most,
             summed: 1,
             turns: false,
         };
@@ -352,7 +353,8 @@ impl Octaves {
         let shape = cx.shape(x).clone();
         let many = moves.len();
         let most = wanted(1).most.map(|most| (most / many).max(FEWEST_SEGMENTS));
-        let wanted = Wanted { most, frac: frac + guard, spare: frac + guard, ..wanted(1 << top) };
+        let widest = most.unwrap_or(WIDEST);
+        let wanted = Wanted { most, widest, frac: frac + guard, spare: frac + guard, ..wanted(1 << top) };
         let highest = Secret { id: x.id, range: ends.clone() };
         let Some(table) = Table::new(cx, &highest, &function, wanted) else { return Ok(None) };
 

@@ -39,11 +39,22 @@ const REACH_BITS: u32 = 4;
 const ARGUMENT: u32 = 15;
 
 /// The most segments of a table for which a comparison is spared, however many values there are, …
-const WIDEST: usize = 128;
+pub(super) const WIDEST: usize = 128;
 
 /// … and the most of all values together for which it is: a worker looks at every segment of a
 /// key, some nanoseconds each, and a comparison costs two rounds more.
 const LOOKED_AT: usize = 1 << 20;
+
+/// What a segment of a key takes a worker, with others that are looked up at the same time, in
+/// nanoseconds.
+const SEGMENT_NS: u64 = 10;
+
+/// The most segments of a table for this value for which a round is spared: what it takes a worker
+/// is no longer than what a message takes.
+fn worth_a_round(cx: &Lowering, x: &Secret) -> usize {
+    let elements = cx.shape(x).elements().max(1) as u64;
+    (cx.delay_ns() / (SEGMENT_NS * elements)).min(MAX_SEGMENTS as u64) as usize
+}
 
 /// The most segments of a table for this value for which a comparison is spared.
 pub(super) fn worth(cx: &Lowering, x: &Secret) -> usize {
@@ -64,8 +75,10 @@ pub(super) struct Wanted {
     pub most: Option<usize>,
     /// Fraction bits of the result.
     pub frac: u32,
-    /// As many may be left in place of a truncation.
+    /// As many may be left in place of a truncation, …
     pub spare: u32,
+    /// … by a table of no more segments than this.
+    pub widest: usize,
     /// How many values are added up before they are truncated: the ring has room for their sum.
     pub summed: usize,
     /// Whether the argument may be multiplied by some small number first.
@@ -330,8 +343,7 @@ impl Table {
         let words = |scale: u32| Words { start: start as f64 * unit, times: 1, frac, cut, ring, scale };
         // Without a truncation if that is as good.
         let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
-            let most = Some(wanted.most.unwrap_or(WIDEST));
-            let wanted = Wanted { most, turns: true, ..wanted };
+            let wanted = Wanted { most: Some(wanted.widest), turns: true, ..wanted };
             Fit::best(function, words(short), span, wanted).map(|fit| (fit, short))
         });
         let (fit, to) = match short {
@@ -431,6 +443,7 @@ impl Smooth {
             most: Some(worth(cx, x)),
             frac: f,
             spare: f + cx.spare_of_tables(),
+            widest: worth_a_round(cx, x).min(worth(cx, x)),
             summed: 1,
             turns: false,
         };
@@ -503,6 +516,7 @@ mod tests {
                 most: Some(WIDEST),
                 frac: 0,
                 spare: 0,
+                widest: 0,
                 summed: 1,
                 turns: false,
             };

@@ -41,6 +41,11 @@ impl Lowering<'_> {
         self.options.holds_ranges()
     }
 
+    /// How long a message is on its way, in nanoseconds.
+    pub(crate) fn delay_ns(&self) -> u64 {
+        self.options.delay_ns
+    }
+
     /// How many fraction bits more a table of the current layer may leave in its result, which need
     /// not be truncated then.
     pub(crate) fn spare_of_tables(&self) -> u32 {
