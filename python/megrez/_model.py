@@ -210,7 +210,7 @@ def compile(
     protocol: str | None = None,
     net: str = "loopback",
     numbers: Literal["fixed", "float32"] | None = None,
-    group: int = 4,
+    group: int | None = None,
     threads: int | None = None,
 ) -> Model:
     """Compile a model for shares.
@@ -266,7 +266,8 @@ def compile(
             three. It has no ring, no ranges and no comparisons to choose: it takes none of the options from
             `ring` to `activations`.
         group: in float32, bits of a group of the transfer extension, 1, 2, 4 or 8: more is fewer bytes and
-            more work. 0 is silent transfers: the fewest bytes for large runs on slow links, in one thread.
+            more work. 0 is silent transfers: the fewest bytes for large runs on slow links, in one thread. By
+            default 4, or 0 where that is faster on `net`.
         threads: in float32, threads of each party; by default half of this machine's cores.
 
     Raises:

@@ -83,6 +83,11 @@ impl Forecast {
         Ok(Forecast { protocol: protocol.into(), runs, phases, memory_bytes })
     }
 
+    /// Bytes that all parties send in one run.
+    pub fn sent_bytes(&self) -> u64 {
+        self.phases.values().map(Foretold::total).sum()
+    }
+
     /// Seconds that the network takes for all runs, both phases.
     pub fn network_seconds(&self) -> f64 {
         f64::from(self.runs) * self.phases.values().map(|phase| phase.network_seconds).sum::<f64>()

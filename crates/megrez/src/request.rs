@@ -118,9 +118,10 @@ pub struct CompileRequest {
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub mix: bool,
     /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer
-    /// bytes and more work. Or `silent` (0): the fewest bytes for large runs on slow links.
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, value_parser = group_bits, help_heading = FLOAT))]
-    pub group: u32,
+    /// bytes and more work. Or `silent` (0): the fewest bytes, for large runs on slow links
+    /// [default: 4, or for models silent where that is faster on the network].
+    #[cfg_attr(feature = "clap", arg(long, value_parser = group_bits, help_heading = FLOAT))]
+    pub group: Option<u32>,
     /// Threads of each party of secfloat [default: half of this machine's cores; one with silent].
     #[cfg_attr(feature = "clap", arg(long, help_heading = FLOAT))]
     pub threads: Option<u32>,
@@ -174,7 +175,7 @@ impl Default for CompileRequest {
             pool: None,
             trees: Trees::default(),
             mix: false,
-            group: 4,
+            group: None,
             threads: None,
         }
     }
@@ -197,7 +198,11 @@ impl CompileRequest {
     /// Options that do not go together, or a model that the protocol cannot run in any form.
     pub fn recipe(&self, graph: &Graph, client: &str) -> Result<Recipe> {
         if self.is_float()? {
-            return Ok(Recipe::Float(self.work()?));
+            let (work, open) = (self.work()?, self.group.is_none() && self.threads.is_none());
+            return Ok(Recipe::Float(match open {
+                true => choose::transfers(graph, client, work, self.runs_under(), &self.net)?,
+                false => work,
+            }));
         }
         let options = self.options_with(self.form.fixed().unwrap_or(ReluForm::ThreeRounds))?;
         let pool = self.pool.map(PoolForm::from);
@@ -393,17 +398,18 @@ impl CompileRequest {
     /// # Errors
     /// If no party works so.
     pub fn work(&self) -> Result<Work> {
-        if ![0, 1, 2, 4, 8].contains(&self.group) {
+        let group = self.group.unwrap_or(Work::default().group);
+        if ![0, 1, 2, 4, 8].contains(&group) {
             return Err(Error::Refused("--group is 1, 2, 4 or 8, or silent (0)".into()));
         }
         if self.threads.is_some_and(|n| !(1..=MAX_THREADS).contains(&n)) {
             return Err(Error::Refused(format!("--threads is 1 to {MAX_THREADS}")));
         }
-        if self.group == 0 && self.threads.is_some_and(|n| n > 1) {
+        if group == 0 && self.threads.is_some_and(|n| n > 1) {
             return Err(Error::Refused("silent transfers work in one thread: leave out --threads".into()));
         }
-        let threads = if self.group == 0 { 1 } else { Work::default().threads };
-        Ok(Work { group: self.group, threads: self.threads.unwrap_or(threads) })
+        let threads = if group == 0 { 1 } else { Work::default().threads };
+        Ok(Work { group, threads: self.threads.unwrap_or(threads) })
     }
 
     /// Fraction bits: those that are given, or those that suit the ring; a deep model may get more

@@ -29,13 +29,12 @@ fn a_request_is_the_same_in_json() {
     assert!(typo.to_string().contains("`pools`"), "{typo}");
 }
 
+fn of(protocol: &str, numbers: Option<Numbers>) -> CompileRequest {
+    CompileRequest { protocol: protocol.into(), numbers, ..CompileRequest::default() }
+}
+
 #[test]
 fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
-    let of = |protocol: &str, numbers| CompileRequest {
-        protocol: protocol.into(),
-        numbers,
-        ..CompileRequest::default()
-    };
     let float = |protocol, numbers| of(protocol, numbers).is_float();
     assert!(float("secfloat", None).unwrap() && float("secfloat", Some(Numbers::Float32)).unwrap());
     assert!(!float("mizar", None).unwrap() && !float("mizar", Some(Numbers::Fixed)).unwrap());
@@ -50,6 +49,22 @@ fn numbers_that_a_protocol_lacks_are_refused_with_a_remedy() {
     assert!(said("secfloat", Numbers::Fixed).contains("--protocol mizar"));
     let fitted = CompileRequest { fit: true, ranges: Ranges::Assume, ..of("secfloat", None) };
     assert!(fitted.is_float().unwrap_err().to_string().contains("leave out --range, --fit"));
+}
+
+#[test]
+fn transfers_are_silent_where_the_network_is_slow() {
+    let group = |model: &str, net: &str, group: Option<u32>| {
+        let net = net.parse().unwrap();
+        let request = CompileRequest { group, net, ..of("secfloat", None) };
+        let graph = megrez_graph::models::build(model, 1, 1).unwrap();
+        match request.recipe(&graph, "client").unwrap() {
+            megrez_model::model::Recipe::Float(work) => work.group,
+            megrez_model::model::Recipe::Fixed(_) => panic!("in fixed point"),
+        }
+    };
+    assert_eq!([group("net-a", "loopback", None), group("net-a", "lan", None)], [4; 2]);
+    assert_eq!(group("net-a", "20ms,20mbps", None), 0);
+    assert_eq!(group("net-a", "20ms,20mbps", Some(4)), 4);
 }
 
 #[test]
