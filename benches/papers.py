@@ -116,6 +116,13 @@ def ratios(
                 yield one / other
 
 
+def over_tables(
+    reports: Reports, tables: tuple[str, ...], systems: tuple[str, str], column: str, net: str | None
+) -> list[float]:
+    """Those of several tables, on one network."""
+    return [ratio for table in tables for ratio in ratios(reports[table], systems, column, (net,))]
+
+
 def between(values: list[float]) -> str:
     """The smallest and the largest, as factors."""
     return f"{min(values):.2g} to {max(values):.2g} times"
@@ -155,11 +162,7 @@ def truncation_time(reports: Reports) -> Judged | None:
 
 def alkaid_time(reports: Reports) -> Judged | None:
     """Seconds online beside ABY3's, on the WAN."""
-    values = [
-        ratio
-        for table in ("alkaid-5", "alkaid-6")
-        for ratio in ratios(reports[table], ("ABY3", "ALKAID"), "online ms", ("wan",))
-    ]
+    values = over_tables(reports, ("alkaid-5", "alkaid-6"), ("ABY3", "ALKAID"), "online ms", "wan")
     if not values:
         return None
     verdict = HOLDS if min(values) >= 1.5 else IN_PART if max(values) >= 1.5 else FAILS
@@ -168,11 +171,7 @@ def alkaid_time(reports: Reports) -> Judged | None:
 
 def alkaid_bytes(reports: Reports) -> Judged | None:
     """Bytes online beside ABY3's."""
-    values = [
-        ratio
-        for table in ("alkaid-5", "alkaid-6")
-        for ratio in ratios(reports[table], ("ABY3", "ALKAID"), "online KB", (None,))
-    ]
+    values = over_tables(reports, ("alkaid-5", "alkaid-6"), ("ABY3", "ALKAID"), "online KB", None)
     if not values:
         return None
     verdict = HOLDS if min(values) >= 0.9 else IN_PART if max(values) >= 1 else FAILS
@@ -197,18 +196,14 @@ def meteor_time(reports: Reports) -> Judged | None:
     """Seconds online beside those of FALCON's comparison, which runs here as Piranha has it."""
     fastest, values = {}, []
     for net in ("lan", "wan"):
-        of_net = [
-            value
-            for table in ("meteor-4", "meteor-5")
-            for value in ratios(reports[table], ("P-FALCON", "METEOR"), "online s", (net,))
-        ]
+        systems = ("P-FALCON", "METEOR")
+        of_net = over_tables(reports, ("meteor-4", "meteor-5"), systems, "online s", net)
         if not of_net:
             return None
         fastest[net] = max(of_net)
         values.append(f"{between(of_net)} on {net}")
     found = f"{', '.join(values)}, as fast as P-FALCON with random masks, both measured"
-    holds = fastest["lan"] >= 1.5 and fastest["wan"] >= 2.1
-    if holds:
+    if fastest["lan"] >= 1.5 and fastest["wan"] >= 2.1:
         return found, HOLDS
     return found, IN_PART if max(fastest.values()) > 1 else FAILS
 

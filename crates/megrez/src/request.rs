@@ -314,10 +314,15 @@ impl CompileRequest {
             false => Ok(()),
             true => Err(Error::of(
                 ErrorKind::Unsupported,
-                format!(
-                    "`{}` computes in float32, which this command does not: choose another protocol, such as --protocol mizar",
-                    self.protocol
-                ),
+                match self.numbers {
+                    Some(Numbers::Float32) => {
+                        "this command does not compute in float32: leave out --numbers float32".into()
+                    }
+                    _ => format!(
+                        "`{}` computes in float32, which this command does not: choose another protocol, such as --protocol mizar",
+                        self.protocol
+                    ),
+                },
             )),
         }
     }

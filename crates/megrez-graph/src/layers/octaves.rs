@@ -279,7 +279,6 @@ impl Octaves {
             spare: *fracs.end(),
             widest: most,
             summed: 1,
-            turns: false,
         };
         let whole = Secret { id: x.id, range: Range::uniform(low, high) };
         if let Some(y) = look_up(cx, "table", &whole, &function, wanted(low))? {

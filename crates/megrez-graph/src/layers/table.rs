@@ -81,8 +81,6 @@ pub(super) struct Wanted {
     pub widest: usize,
     /// How many values are added up before they are truncated: the ring has room for their sum.
     pub summed: usize,
-    /// Whether the argument may be multiplied by some small number first.
-    pub turns: bool,
 }
 
 /// A function that is as good as constant to the left of where it bends, and constant or x to the
@@ -231,8 +229,14 @@ impl Fit {
     }
 
     /// The pieces of which fewest bits are dealt that are as good as wanted for words from 0 to
-    /// `span`.
-    fn best(function: &dyn Fn(f64) -> f64, words: Words, span: i128, wanted: Wanted) -> Option<Fit> {
+    /// `span`, multiplied by one of these factors.
+    fn best(
+        function: &dyn Fn(f64) -> f64,
+        words: Words,
+        span: i128,
+        wanted: Wanted,
+        factors: &[u32],
+    ) -> Option<Fit> {
         let most = wanted.most.unwrap_or(usize::MAX);
         let least = 2f64.powi(-(wanted.frac as i32) - 2) / wanted.target;
         let size = |value: f64| if wanted.relative { value.abs().max(least) } else { 1.0 };
@@ -245,7 +249,6 @@ impl Fit {
         }
         shapes.sort_unstable();
         let mut best: Option<Fit> = None;
-        let factors = &FACTORS[..if wanted.turns { FACTORS.len() } else { 1 }];
         for (_, segments, degree) in shapes {
             for &times in factors {
                 // The argument is read as finely as without a factor.
@@ -343,12 +346,12 @@ impl Table {
         let words = |scale: u32| Words { start: start as f64 * unit, times: 1, frac, cut, ring, scale };
         // Without a truncation if that is as good.
         let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
-            let wanted = Wanted { most: Some(wanted.widest), turns: true, ..wanted };
-            Fit::best(function, words(short), span, wanted).map(|fit| (fit, short))
+            let wanted = Wanted { most: Some(wanted.widest), ..wanted };
+            Fit::best(function, words(short), span, wanted, &FACTORS).map(|fit| (fit, short))
         });
         let (fit, to) = match short {
             Some(short) => short,
-            None => (Fit::best(function, words(scale), span, wanted)?, f),
+            None => (Fit::best(function, words(scale), span, wanted, &[1])?, f),
         };
         let mut lookup = fit.lookup;
         let scale = lookup.frac;
@@ -445,7 +448,6 @@ impl Smooth {
             spare: f + cx.spare_of_tables(),
             widest: worth_a_round(cx, x).min(worth(cx, x)),
             summed: 1,
-            turns: false,
         };
         let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
         // What leaves a table's segments comes out as another value of the function, and not as one
@@ -518,19 +520,19 @@ mod tests {
                 spare: 0,
                 widest: 0,
                 summed: 1,
-                turns: false,
             };
-            let fit = Fit::best(&sigmoid, words, span, wanted).expect("a table");
-            assert!(fit.error <= TARGET);
-            let scale = words.scale;
-            for x in (0..span as u64).step_by(7) {
-                let real = words.start + x as f64 * 2f64.powi(-(frac as i32));
-                // A unit of what is read, times the largest slope.
-                let off = TARGET + 0.25 * 2f64.powi(cut as i32 - frac as i32) + 1e-9;
-                for y in fit.lookup.results(x) {
-                    let y = y as i64 as f64 * 2f64.powi(-(scale as i32));
-                    assert!((y - sigmoid(real)).abs() <= off, "{real}: {y}");
-                    assert!(y >= fit.values.0 && y <= fit.values.1);
+            for times in FACTORS {
+                let fit = Fit::best(&sigmoid, words, span, wanted, &[times]).expect("a table");
+                assert!(fit.error <= TARGET && fit.times == times);
+                for x in (0..span as u64).step_by(7) {
+                    let real = words.start + x as f64 * 2f64.powi(-(frac as i32));
+                    // A unit of what is read, times the largest slope.
+                    let off = TARGET + 0.25 * 2f64.powi(cut as i32 - frac as i32) + 1e-9;
+                    for y in fit.lookup.results(x * u64::from(times)) {
+                        let y = y as i64 as f64 * 2f64.powi(-(scale as i32));
+                        assert!((y - sigmoid(real)).abs() <= off, "{times} times {real}: {y}");
+                        assert!(y >= fit.values.0 && y <= fit.values.1);
+                    }
                 }
             }
         }

@@ -17,7 +17,8 @@ use crate::problem::Refusal;
 use crate::range::Range;
 use std::collections::BTreeMap;
 
-/// What is compared together has as many bits, but for less than so many.
+/// Where comparisons are fitted, what is compared together has as many bits, but for less than so
+/// many. Where they are not, nothing follows from ranges, and all is compared together.
 const GRAIN: u32 = 8;
 
 impl Lowering<'_> {
@@ -28,8 +29,9 @@ impl Lowering<'_> {
         if guards.is_empty() {
             return Ok(None);
         }
-        let word = |bound: i128| bound.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-        let mut groups: BTreeMap<u32, (i128, Vec<Secret>)> = BTreeMap::new();
+        let end = i128::from(i64::MAX);
+        let word = |bound: i128| bound.clamp(-end, end) as i64;
+        let mut groups: BTreeMap<Option<u32>, (i128, Vec<Secret>)> = BTreeMap::new();
         let mut all = 0;
         for (x, (low, high)) in &guards {
             let count = self.shape(x).elements();
@@ -40,7 +42,8 @@ impl Lowering<'_> {
             for distance in [above, below] {
                 let most = distance.range.magnitude();
                 let bits = (i128::BITS - most.leading_zeros()).next_multiple_of(GRAIN);
-                let (largest, group) = groups.entry(bits).or_default();
+                let compared = self.exact_sign((1 << bits) - 1).bits;
+                let (largest, group) = groups.entry(compared).or_default();
                 *largest = most.max(*largest);
                 group.push(distance);
                 all += count;

@@ -162,11 +162,6 @@ impl Lowering<'_> {
         Ok(weight)
     }
 
-    /// The most fraction bits of what is multiplied without being truncated first.
-    pub(super) fn most_of_operands(&self) -> u32 {
-        self.frac() + SPARE_BITS
-    }
-
     /// A layer's operands: what it multiplies is truncated before, unless that can be spared.
     pub(crate) fn operands(
         &mut self,
@@ -177,7 +172,7 @@ impl Lowering<'_> {
         if self.spares && layer.multilinear() && self.coarser == 0 {
             return self.spared(operands, layer);
         }
-        let limit = self.most_of_operands();
+        let limit = self.frac() + SPARE_BITS;
         let settle = |operand| match operand {
             Operand::Secret(x) if scale == Scale::Product && self.frac_of(&x) > limit => {
                 Ok(Operand::Secret(self.settle(&x)?))
