@@ -24,7 +24,7 @@ impl Case {
 
     /// How the plan runs.
     pub fn options(&self) -> Options<'_> {
-        Options { runs: self.runs, lasting: &self.lasting }
+        Options { runs: self.runs, lasting: &self.lasting, streamed: false }
     }
 }
 

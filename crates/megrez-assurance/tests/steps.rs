@@ -195,7 +195,7 @@ fn rows_that_are_held_may_be_learnt_from_again() {
         let lasting: Vec<String> =
             plan.inputs.iter().filter(|i| i.owner != KEPT).map(|i| i.name.clone()).collect();
         assert_eq!(lasting.len(), 2);
-        let options = Options { runs: 2, lasting: &lasting };
+        let options = Options { runs: 2, lasting: &lasting, streamed: false };
         let report = examine_runs(protocol, &plan, options, None).unwrap();
         let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);

@@ -24,6 +24,7 @@ fn stall(deployment: &Deployment, client: &str) -> Vec<Channel> {
         source: Source::Plan(small_plan(client, 10).to_bytes()),
         runs: 1,
         lasting: vec![],
+        streamed: false,
         net: Net::from(&megrez_net::NetProfile::loopback()),
         material: Ahead::Nothing,
         insecure: false,

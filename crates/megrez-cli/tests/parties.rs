@@ -179,6 +179,7 @@ fn request(plan: &Plan, session: [u8; 16], runs: u32) -> Run {
         source: Source::Plan(plan.to_bytes()),
         runs,
         lasting: vec![],
+        streamed: false,
         net: Net::from(&NetProfile::loopback()),
         material: Ahead::Nothing,
         insecure: false,

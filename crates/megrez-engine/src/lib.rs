@@ -17,6 +17,7 @@ mod memory;
 mod report;
 mod serve;
 pub mod store;
+mod streamed;
 mod walk;
 
 pub use clients::Clients;
@@ -25,7 +26,8 @@ pub use hash::hash;
 pub use inputs::Arrivals;
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
 pub use serve::{
-    Options, Stored, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from,
+    Options, Stored, Turn, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from,
     told_by_first,
 };
+pub use streamed::{AHEAD_BYTES, Made};
 pub use walk::{Prepared, Values, offline, online};

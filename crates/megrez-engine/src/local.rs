@@ -31,6 +31,8 @@ pub struct LocalOptions {
     /// The names of the inputs that last: shared in the first run, and held by the parties until
     /// the last.
     pub lasting: Vec<String>,
+    /// Whether the material of a run is made while the one before goes on.
+    pub streamed: bool,
     /// How long a party waits for another.
     pub timeout: Duration,
     /// Collects every message, for tests.
@@ -44,6 +46,7 @@ impl Default for LocalOptions {
             clock: ClockKind::Virtual,
             runs: 1,
             lasting: vec![],
+            streamed: false,
             timeout: Duration::from_secs(60),
             tap: None,
         }
@@ -53,7 +56,7 @@ impl Default for LocalOptions {
 impl LocalOptions {
     /// What parties and clients are told of it.
     pub(crate) fn of_runs(&self) -> Options<'_> {
-        Options { runs: self.runs, lasting: &self.lasting }
+        Options { runs: self.runs, lasting: &self.lasting, streamed: self.streamed }
     }
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Measured {
     phases: BTreeMap<Phase, PhaseReport>,
     /// The steps so far.
     pub steps: Vec<StepReport>,
+    /// What a lane with a meter of its own has sent.
+    apart: Vec<Reading>,
 }
 
 impl Measured {
@@ -96,6 +98,11 @@ impl Measured {
             ended: Some(Instant::now()),
         };
         self.phases.insert(phase, report);
+    }
+
+    /// A lane with a meter of its own has ended.
+    pub(crate) fn sent_apart<D: Device>(&mut self, lane: &Party<D>) {
+        self.apart = lane.meter().readings();
     }
 
     /// A phase of so many rounds that goes on beside another one, in whose seconds it is.
@@ -118,7 +125,7 @@ impl Measured {
             party: party.me(),
             device: party.device().describe(),
             phases: self.phases,
-            sent: party.meter().readings(),
+            sent: joined(self.apart, party.meter().readings()),
             steps: self.steps,
             wire_bytes: party.network().wire().iter().map(|w| w.sent.wire_bytes).collect(),
             peak_rss_mib: peak_rss_mib(),
@@ -126,6 +133,22 @@ impl Measured {
             peak_device_mib: after.map(|usage| usage.peak_memory as f64 / f64::from(1 << 20)),
         })
     }
+}
+
+/// Readings of two meters as of one.
+fn joined(mut all: Vec<Reading>, more: Vec<Reading>) -> Vec<Reading> {
+    let add = |sums: &mut [u64], of: &[u64]| sums.iter_mut().zip(of).for_each(|(sum, of)| *sum += of);
+    for reading in more {
+        match all.iter_mut().find(|one| one.phase == reading.phase && one.step == reading.step) {
+            Some(one) => {
+                add(&mut one.sent, &reading.sent);
+                add(&mut one.messages, &reading.messages);
+            }
+            None => all.push(reading),
+        }
+    }
+    all.sort_by(|a, b| (a.phase, &a.step).cmp(&(b.phase, &b.step)));
+    all
 }
 
 /// Peak resident memory of this process in MiB, from the Linux process table.

@@ -2,9 +2,10 @@
 
 use crate::clients::Clients;
 use crate::inputs::Arrivals;
-use crate::report::{Measured, PartyReport};
+use crate::report::PartyReport;
+use crate::streamed::{Made, Next, beside};
 use crate::walk::{Prepared, offline, online};
-use megrez_kernels::{Device, Memory};
+use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Op, Output, Plan};
 use megrez_protocols::{Sharing, Suite};
@@ -24,11 +25,15 @@ pub struct Options<'a> {
     /// The names of the inputs that last: their owners share them in the first run, and the parties
     /// hold them until the last.
     pub lasting: &'a [String],
+    /// Make the material of a run while the one before goes on, where the suite and the plan allow
+    /// it: runs follow each other faster, and take the memory of one more. Each party may decide
+    /// for itself.
+    pub streamed: bool,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { runs: 1, lasting: &[] }
+        Options { runs: 1, lasting: &[], streamed: false }
     }
 }
 
@@ -184,31 +189,83 @@ pub fn serve_from<S: Suite>(
     if let Err(what) = options.fit(plan) {
         return party.refuse(what);
     }
-    let mut held = HashMap::new();
+    let mut held: Stored<S> = HashMap::new();
+    let mut ready: Option<Made<S>> = None;
     (0..options.runs)
         .map(|run| {
-            let prepared = ahead(party)?;
+            let stock = if ready.is_none() { ahead(party)? } else { None };
             party.meter().reset();
-            one_run(suite, plan, party, stored, &mut held, prepared, clients, options, run)
+            let stock = stock.map(|prepared| Made::earlier(prepared, party)).transpose()?;
+            let made = match ready.take().or(stock) {
+                Some(made) => made,
+                None => {
+                    let masks = |name: &str| find::<S>(&held, stored, name).map(|(masks, _)| masks.clone());
+                    Made::now(suite, plan, party, run, &masks)?
+                }
+            };
+            let last = |input: &Input| match held.get(&input.name) {
+                Some((masks, _)) => Some(masks.clone()),
+                None if options.holds(run, input) => made.prepared.masks[input.value.0 as usize].clone(),
+                None => None,
+            };
+            let next = (options.streamed && run + 1 < options.runs)
+                .then(|| Next::after(suite, party, (plan, run + 1), (plan, &made.prepared), stored, &last));
+            let (report, next) = beside(suite, party, next.flatten(), |party| {
+                one_run(suite, plan, party, stored, &mut held, made, clients, options, run)
+            })?;
+            ready = next;
+            Ok(report)
         })
         .collect()
 }
 
-/// Run `run` of a plan on which the parties have agreed, as [`serve`] does each of its runs. No two
-/// runs of a session have one number.
+/// A run of a plan among runs of several plans.
+pub struct Turn<'a, S: Suite> {
+    /// What runs.
+    pub plan: &'a Plan,
+    /// Its number. No two runs of a session have one.
+    pub run: u32,
+    /// What has been made of it.
+    pub made: Option<Made<S>>,
+}
+
+impl<'a, S: Suite> Turn<'a, S> {
+    /// Of which nothing has been made.
+    pub fn new(plan: &'a Plan, run: u32) -> Self {
+        Turn { plan, run, made: None }
+    }
+}
+
+/// A run of a plan on which the parties have agreed, as [`serve`] does each of its runs; and what
+/// has been made meanwhile of the one that comes next, if it is said which: a plan, its number, and
+/// the inputs of it that neither this run keeps nor were stored before.
 ///
 /// # Errors
 /// Those of [`serve`].
 pub fn run_again<S: Suite>(
     suite: &S,
-    plan: &Plan,
+    turn: Turn<'_, S>,
     party: &mut Party<S::Device>,
     stored: &mut Stored<S>,
     clients: &mut dyn Clients,
-    run: u32,
-) -> Result<PartyReport, Error> {
+    next: Option<(&Plan, u32, &Stored<S>)>,
+) -> Result<(PartyReport, Option<Made<S>>), Error> {
     party.meter().reset();
-    one_run(suite, plan, party, stored, &mut HashMap::new(), None, clients, Options::default(), run)
+    let Turn { plan, run, made } = turn;
+    let made = match made {
+        Some(made) => made,
+        None => {
+            let masks = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
+            Made::now(suite, plan, party, run, &masks)?
+        }
+    };
+    let next = next.and_then(|(next, number, fresh)| {
+        let given = |input: &Input| fresh.get(&input.name).map(|(masks, _)| masks.clone());
+        Next::after(suite, party, (next, number), (plan, &made.prepared), stored, &given)
+    });
+    beside(suite, party, next, |party| {
+        one_run(suite, plan, party, stored, &mut HashMap::new(), made, clients, Options::default(), run)
+    })
 }
 
 /// What a plan of local steps, whose inputs are all `stored`, keeps: rows cut out of a data set,
@@ -248,7 +305,7 @@ pub fn derive<S: Suite>(
     Ok(plan.outputs.iter().filter(|output| output.recipient == KEPT).map(of).collect())
 }
 
-/// One run; `held` are the inputs that last, from the first run on.
+/// One run after its offline phase; `held` are the inputs that last, from the first run on.
 #[expect(clippy::too_many_arguments, reason = "what a run needs, each once")]
 fn one_run<S: Suite>(
     suite: &S,
@@ -256,25 +313,12 @@ fn one_run<S: Suite>(
     party: &mut Party<S::Device>,
     stored: &mut Stored<S>,
     held: &mut Stored<S>,
-    prepared: Option<Prepared<S>>,
+    made: Made<S>,
     clients: &mut dyn Clients,
     options: Options<'_>,
     run: u32,
 ) -> Result<PartyReport, Error> {
-    let mut measured = Measured::default();
-    let before = party.device().usage()?;
-
-    let prepared = match prepared {
-        Some(prepared) => prepared,
-        None => {
-            party.barrier(&format!("offline-{run}"))?;
-            let start = Instant::now();
-            let given = |name: &str| find::<S>(held, stored, name).map(|(masks, _)| masks.clone());
-            let prepared = offline(suite, plan, party, run, &given, &mut measured.steps)?;
-            measured.close(Phase::Offline, start, party);
-            prepared
-        }
-    };
+    let Made { prepared, mut measured, before } = made;
 
     let start = Instant::now();
     party.enter(Phase::Input, run);

@@ -434,7 +434,7 @@ pub(crate) fn call<'a>(plan: &'a Plan, step: &'a Step, inputs: &'a [&'a Value]) 
 }
 
 /// What a step costs; `None` if the suite does not have it.
-fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
+pub(crate) fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
     suite.cost(call(plan, step, &types(plan, step))).ok()
 }
 

@@ -57,7 +57,7 @@ fn transcript<S: Suite<Word = u32, Device = Cpu>>(
     until: u32,
 ) -> (Vec<[Said; 3]>, [usize; 3]) {
     let plan = product();
-    let options = Options { runs: RUNS, lasting };
+    let options = Options { runs: RUNS, lasting, streamed: false };
     let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
         let mut stored = HashMap::new();
         let result = serve(suite, &plan, party, &mut stored, None, ends, options);
@@ -117,7 +117,8 @@ fn what_a_run_keeps_is_not_taken_for_another_input_of_the_next() {
         let w = plan.input("w", "owner", [3].into(), 4);
         plan.output("y", "owner", x);
         plan.output("x", KEPT, w);
-        let (suite, options) = (Mizar::<u32, Cpu>::default(), Options { runs: 2, lasting: &lasting });
+        let (suite, options) =
+            (Mizar::<u32, Cpu>::default(), Options { runs: 2, lasting: &lasting, streamed: false });
         let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
             serve(&suite, &plan, party, &mut HashMap::new(), None, ends, options).map(drop)
         };

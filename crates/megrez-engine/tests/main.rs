@@ -15,5 +15,6 @@ mod printed_failures;
 mod random_plans;
 mod replicated;
 mod sessions;
+mod streamed;
 mod tables;
 mod views;

@@ -11,7 +11,8 @@
 //!
 //! A message longer than [`CHUNK`] bytes is one `Data` frame, whose length is that of the whole
 //! message and which carries the first chunk, followed by `More` frames that carry one chunk each.
-//! Other kinds of frame may stand between the chunks of a message, other messages may not.
+//! Other kinds of frame may stand between the chunks of a message, and whole other messages too,
+//! which do not wait for it; between the chunks of one of these no third message may begin.
 
 use crate::error::{Abort, AbortKind, MAX_REASON, NetError};
 use crate::transport::{SessionId, Stamp};
@@ -21,13 +22,13 @@ pub const MAGIC: [u8; 4] = *b"MGRZ";
 /// Version of everything that parties and clients say to each other, from the hello to the
 /// service's requests; both sides must speak the same. It is raised with every change of any
 /// message.
-pub const VERSION: u16 = 14;
+pub const VERSION: u16 = 15;
 /// Length of a frame header in bytes.
 pub const HEADER_LEN: usize = 32;
 /// Length of a hello and of a welcome in bytes.
 pub const HELLO_LEN: usize = 32;
 /// Most payload bytes in one frame.
-pub const CHUNK: usize = 256 << 10;
+pub const CHUNK: usize = 64 << 10;
 /// Most parties that frames and names have room for. How many a session has is a matter of its
 /// protocol, and of the addresses that its endpoints are given.
 pub const MAX_PARTIES: usize = 64;
@@ -342,7 +343,7 @@ mod tests {
         ];
         assert_eq!(header.encode(), expected);
         let welcome = Welcome { verdict: Verdict::Busy, silence_ms: 30_000 };
-        assert_eq!(welcome.encode()[..12], [b'M', b'G', b'R', b'Z', 14, 0, 3, 0, 0x30, 0x75, 0, 0]);
+        assert_eq!(welcome.encode()[..12], [b'M', b'G', b'R', b'Z', 15, 0, 3, 0, 0x30, 0x75, 0, 0]);
         assert_eq!(parse_welcome(&welcome.encode()).unwrap(), welcome);
     }
 

@@ -82,5 +82,5 @@ pub use names::PeerName;
 pub use network::Network;
 pub use payload::Payload;
 pub use profile::NetProfile;
-pub use transport::{ClockKind, Message, SessionId, Stamp, Traffic, WireCount};
+pub use transport::{Class, ClockKind, Message, SessionId, Stamp, Traffic, WireCount};
 pub use trust::CertificateId;

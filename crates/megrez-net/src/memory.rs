@@ -10,7 +10,9 @@ use crate::inbox::{Inbox, Nothing, Refusal, Room};
 use crate::payload::Payload;
 use crate::profile::NetProfile;
 use crate::shaper::{Shaper, VirtualLink};
-use crate::transport::{ClockKind, Counter, Message, Stamp, Traffic, Transport, WireCount, asked_twice};
+use crate::transport::{
+    Class, ClockKind, Counter, Message, Stamp, Traffic, Transport, WireCount, asked_twice,
+};
 
 const ROOM: Room = Room { soft: 1 << 30, hard: 8 << 30 };
 
@@ -74,7 +76,7 @@ impl Memory {
 }
 
 impl Transport for Memory {
-    fn send(&self, to: usize, tag: u64, stamp: Stamp, payload: Payload) -> Result<(), NetError> {
+    fn send(&self, to: usize, tag: u64, stamp: Stamp, _: Class, payload: Payload) -> Result<(), NetError> {
         let Self { me, hub } = self;
         let link = &hub.links[*me][to];
         if link.closed.load(Ordering::Acquire) {

@@ -8,7 +8,7 @@ use crate::frame::MAX_PARTIES;
 use crate::memory::Memory;
 use crate::payload::Payload;
 use crate::profile::NetProfile;
-use crate::transport::{ClockKind, Message, Stamp, Transport, WireCount};
+use crate::transport::{Class, ClockKind, Message, Stamp, Transport, WireCount};
 
 /// One party's handle on a session: named messages to and from the other parties.
 ///
@@ -92,8 +92,23 @@ impl Network {
     /// [`NetError::Aborted`] when the session has failed, [`NetError::Config`] when `to` is no
     /// peer, [`NetError::Limit`] when the message is larger than a message may be.
     pub fn send(&self, to: usize, tag: u64, stamp: Stamp, payload: Payload) -> Result<(), NetError> {
+        self.send_as(Class::Now, to, tag, stamp, payload)
+    }
+
+    /// As [`send`](Self::send), as a message of `class`. Inside one process all are of one class.
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send).
+    pub fn send_as(
+        &self,
+        class: Class,
+        to: usize,
+        tag: u64,
+        stamp: Stamp,
+        payload: Payload,
+    ) -> Result<(), NetError> {
         self.check_peer(to)?;
-        self.handle.transport.send(to, tag, stamp, payload)
+        self.handle.transport.send(to, tag, stamp, class, payload)
     }
 
     /// Waits for the message `tag` from party `from`. `what` names the step, for errors.

@@ -33,10 +33,14 @@ impl Shaper {
         (!profile.is_unshaped()).then(|| Self { profile: profile.clone(), busy_until: None })
     }
 
+    /// When the first bit of what was handed over at `now` leaves.
+    pub fn leaves(&self, now: Instant) -> Instant {
+        self.busy_until.map_or(now, |busy| busy.max(now))
+    }
+
     /// When `bytes` that were handed over at `now` have arrived.
     pub fn schedule(&mut self, now: Instant, bytes: u64) -> Instant {
-        let start = self.busy_until.map_or(now, |busy| busy.max(now));
-        let done = start + Duration::from_nanos(self.profile.transmit_ns(bytes));
+        let done = self.leaves(now) + Duration::from_nanos(self.profile.transmit_ns(bytes));
         self.busy_until = Some(done);
         done + self.profile.delay()
     }

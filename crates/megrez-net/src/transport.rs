@@ -31,6 +31,17 @@ pub struct Stamp {
     pub time_ns: u64,
 }
 
+/// Which messages of a link go first.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// In the order in which they are sent.
+    #[default]
+    Now,
+    /// When nothing of the first class waits, which also goes between the pieces of one of these:
+    /// work for later runs does not hold up the run that somebody waits for.
+    Behind,
+}
+
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -105,7 +116,8 @@ impl Counter {
 
 /// What carries the messages of one party. Implementations validate nothing: `Network` does.
 pub(crate) trait Transport: Send + Sync {
-    fn send(&self, to: usize, tag: u64, stamp: Stamp, payload: Payload) -> Result<(), NetError>;
+    fn send(&self, to: usize, tag: u64, stamp: Stamp, class: Class, payload: Payload)
+    -> Result<(), NetError>;
     fn recv(&self, from: usize, tag: u64, what: &str) -> Result<Message, NetError>;
     /// Ends the session for the given reason, or for an earlier one.
     fn abort(&self, abort: Abort) -> NetError;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use megrez_net::{
-    AbortKind, ClockKind, Config, Endpoint, Limits, NetError, NetProfile, Network, Payload, PeerName,
+    AbortKind, Class, ClockKind, Config, Endpoint, Limits, NetError, NetProfile, Network, Payload, PeerName,
     SessionId, Stamp, certs, dial,
 };
 
@@ -114,6 +114,36 @@ fn three_parties_exchange_messages_of_all_sizes() {
                 assert!((0.001..0.01).contains(&overhead), "framing and TLS cost {overhead}");
             }
         }
+    }
+}
+
+#[test]
+fn messages_for_later_runs_give_way_and_all_arrive() {
+    // 1 MB/s: what lies behind takes four seconds.
+    let slow = NetProfile::new("slow", 20.0, 8.0).unwrap();
+    for profile in [NetProfile::loopback(), slow] {
+        let nets = session(2, &profile);
+        let start = Instant::now();
+        let late: Vec<Vec<u8>> = (0..4).map(|tag| pattern(0, 1, tag, 1_000_000 + tag as usize)).collect();
+        for (tag, bytes) in late.iter().enumerate() {
+            let payload = Payload::from_bytes(bytes);
+            nets[0].send_as(Class::Behind, 1, tag as u64, stamp(1), payload).unwrap();
+        }
+        for tag in 10..15 {
+            nets[0].send(1, tag, stamp(2), Payload::from_bytes(&pattern(0, 1, tag, 100))).unwrap();
+            let message = nets[1].recv(0, tag, "x").unwrap();
+            assert_eq!(message.payload.as_bytes(), pattern(0, 1, tag, 100));
+        }
+        let received = nets[1].wire()[0].received.payload_bytes;
+        assert!(profile.is_unshaped() || received < 2_000_000, "{received} bytes came before");
+        for (tag, bytes) in late.iter().enumerate() {
+            assert_eq!(nets[1].recv(0, tag as u64, "x").unwrap().payload.as_bytes(), *bytes);
+        }
+        let took = start.elapsed();
+        println!("{}: {took:?}", profile.name);
+        assert!(profile.is_unshaped() || took >= Duration::from_secs(4), "{took:?}");
+        nets[0].flush().unwrap();
+        assert_eq!(nets[0].wire()[0].sent.messages, 9);
     }
 }
 

@@ -151,6 +151,7 @@ fn local(options: &RunOptions, clock: ClockKind) -> LocalOptions {
         clock,
         runs: options.runs,
         lasting: options.lasting.clone(),
+        streamed: options.streamed,
         timeout: Duration::from_secs(3600),
         tap: None,
     }

@@ -215,6 +215,8 @@ pub struct Run {
     /// The names of the inputs that last: shared in the first run, and held by the parties until
     /// the last.
     pub lasting: Vec<String>,
+    /// Make the material of a run while the one before goes on.
+    pub streamed: bool,
     /// Shape the links to this profile; parties accept anything but `loopback` only if they are
     /// configured to.
     pub net: Net,

@@ -25,6 +25,7 @@ static REQUEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
         source: Source::Model { model: "digits".into(), batch: 4 },
         runs: 2,
         lasting: vec!["weight".into()],
+        streamed: false,
         net: Net::from(&NetProfile::lan()),
         material: Ahead::Batch([9; 16]),
         insecure: false,

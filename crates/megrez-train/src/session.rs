@@ -182,7 +182,7 @@ impl<'a> Training<'a> {
             Ok(if input.name == Step::LABELS { y } else { x })
         };
         let lasting = self.model.compiled.model_inputs.iter().map(|weights| weights.name.clone()).collect();
-        let options = RunOptions { runs: steps, lasting, ..self.options.clone() };
+        let options = RunOptions { runs: steps, lasting, streamed: true, ..self.options.clone() };
         let words = |run: u32, input: &Input| Ok(self.model.words(run, input, &data)?);
         let outcome = self.backend.run(&self.model.compiled.plan, &options, &words, progress)?;
         let cost = Cost::of(&outcome.reports);

@@ -20,6 +20,10 @@ pub(crate) struct BenchTrain {
     /// Seed of weights and data, never of shares.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Make the material of a step while the one before goes on, as training does; the report says
+    /// what a step takes then.
+    #[arg(long)]
+    streamed: bool,
     #[command(flatten)]
     learning: Learning,
     #[command(flatten)]
@@ -27,7 +31,8 @@ pub(crate) struct BenchTrain {
 }
 
 pub(crate) fn run(args: &BenchTrain) -> Result<ExitCode> {
-    let options = options(&args.common, args.learning.batch, args.steps, args.seed)?;
+    let mut options = options(&args.common, args.learning.batch, args.steps, args.seed)?;
+    options.run.streamed = args.streamed;
     let model = any_model(&args.model, args.learning.batch, args.seed)?;
     let step = differentiate(&model, args.learning.loss, &Trained::All, args.learning.optimiser()?)?;
     let mut backend = args.common.backend()?;

@@ -270,6 +270,7 @@ pub fn request(model: &str, material: Option<[u8; 16]>) -> Run {
         source: Source::Model { model: model.into(), batch: 1 },
         runs: 1,
         lasting: vec![],
+        streamed: false,
         net: (&NetProfile::loopback()).into(),
         material: material.map_or(Ahead::Nothing, Ahead::Batch),
         insecure: false,

@@ -8,11 +8,13 @@ use super::sample::test_image;
 use megrez::protocols;
 use megrez::report::{Cost, LayerCost};
 use megrez::train::{BACKWARD, Clear, Rehearsal, Step, compile, rehearse};
-use megrez::{Backend, Error, ErrorKind, Result};
+use megrez::{Backend, Error, ErrorKind, Result, RunOptions};
 use megrez_graph::{CompileOptions, DataInput, Tensor};
 use megrez_plan::Input;
 use megrez_ring::{decode_words, encode_words};
 use serde_json::{Value as Json, json};
+use std::cell::RefCell;
+use std::time::Instant;
 
 /// Random rows in [0, 1], and one-hot labels.
 fn batch(step: &Step, seed: u64, run: u32) -> [Tensor; 2] {
@@ -26,7 +28,8 @@ fn batch(step: &Step, seed: u64, run: u32) -> [Tensor; 2] {
     [test_image(seed, run, "input", shape(0)), labels]
 }
 
-/// Measures the step under `options`, `o.run.runs` times.
+/// Measures the step under `options`, `o.run.runs` times. With `o.run.streamed` the weights stay
+/// with the parties, and the report has the seconds from one step's end to the next's.
 ///
 /// # Errors
 /// If it does not compile, or a party fails.
@@ -56,7 +59,11 @@ pub fn bench_step(
             .map_err(|e| Error::of(ErrorKind::OutOfRange, e))?),
         None => Ok(model.words(run, input, &data)?),
     };
-    let outcome = backend.run(plan, &o.run, &words, &|_| {})?;
+    let ends = RefCell::new(vec![]);
+    // The parties make material of a step beside another only of weights that they hold.
+    let lasting = step.state.iter().filter(|_| o.run.streamed).map(|state| state.name.clone()).collect();
+    let run = RunOptions { lasting, ..o.run.clone() };
+    let outcome = backend.run(plan, &run, &words, &|_| ends.borrow_mut().push(Instant::now()))?;
     let revealed = model.compiled.outputs.first();
     let revealed = revealed.ok_or_else(|| Error::of(ErrorKind::Internal, "a step reveals its loss"))?;
     let (mut errors, mut losses) = (Errors::default(), vec![]);
@@ -99,6 +106,11 @@ pub fn bench_step(
     });
     if let (Some(report), Json::Object(fields)) = (report.as_object_mut(), fields) {
         report.extend(fields);
+        if let (true, [first, .., last]) = (o.run.streamed, &ends.borrow()[..]) {
+            let steps = o.run.runs - 1;
+            let seconds = (*last - *first).as_secs_f64() / f64::from(steps);
+            report.insert("streamed".into(), json!({ "seconds": seconds, "steps": steps }));
+        }
     }
     Ok(report)
 }

@@ -134,6 +134,16 @@ fn a_fake_peer_that_behaves_is_heard() {
     fake.send(0, data(6, 0), &[]);
     assert_eq!(nets[0].recv(2, 6, "x").unwrap().payload.len(), 0);
     assert_eq!(nets[0].recv(2, 5, "x").unwrap().payload.as_bytes(), long);
+    // Whole messages between the pieces of another one are there before it.
+    fake.send(0, data(7, long.len() as u64), &long[..CHUNK]);
+    fake.send(0, data(8, 3), &[1, 2, 3]);
+    fake.send(0, Header::plain(FrameKind::KeepAlive, 0), &[]);
+    fake.send(0, data(9, long.len() as u64), &long[..CHUNK]);
+    fake.send(0, Header::plain(FrameKind::More, 5), &long[CHUNK..]);
+    assert_eq!(nets[0].recv(2, 8, "x").unwrap().payload.as_bytes(), [1, 2, 3]);
+    assert_eq!(nets[0].recv(2, 9, "x").unwrap().payload.as_bytes(), long);
+    fake.send(0, Header::plain(FrameKind::More, 5), &long[CHUNK..]);
+    assert_eq!(nets[0].recv(2, 7, "x").unwrap().payload.as_bytes(), long);
 }
 
 #[test]
@@ -143,7 +153,12 @@ fn garbage_frames_end_the_session_everywhere() {
         bytes[0] = 99;
         bytes
     };
-    let cases: [(&str, Vec<u8>); 7] = [
+    let long = |tag: u64| [&data(tag, CHUNK as u64 + 9).encode()[..], &vec![0; CHUNK]].concat();
+    let more = |bytes: usize| {
+        let header = Header::plain(FrameKind::More, bytes as u64).encode();
+        [&header[..], &vec![0; bytes]].concat()
+    };
+    let cases: [(&str, Vec<u8>); 9] = [
         ("unknown kind 99", unknown.to_vec()),
         ("did not begin", Header::plain(FrameKind::More, 0).encode().to_vec()),
         ("length", Header::plain(FrameKind::Bye, 1).encode().to_vec()),
@@ -153,10 +168,9 @@ fn garbage_frames_end_the_session_everywhere() {
             [&Header::plain(FrameKind::Abort, 4).encode()[..], &[1, 0, 9, 0]].concat(),
         ),
         ("twice", [data(3, 0).encode(), data(3, 0).encode()].concat()),
-        ("wrong pieces", {
-            let start = [&data(1, CHUNK as u64 + 9).encode()[..], &vec![0; CHUNK]].concat();
-            [&start[..], &data(2, 0).encode()].concat()
-        }),
+        ("wrong pieces", [long(1), more(8)].concat()),
+        ("wrong pieces", [long(1), long(2), data(3, 0).encode().to_vec()].concat()),
+        ("twice", [long(1), data(1, 0).encode().to_vec(), more(9)].concat()),
     ];
     for (text, bytes) in cases {
         let (nets, mut fake) = session(limits());

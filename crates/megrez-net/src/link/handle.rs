@@ -5,7 +5,7 @@ use crate::error::{Abort, AbortKind, NetError};
 use crate::failure::{lock, wait};
 use crate::inbox::Nothing;
 use crate::payload::Payload;
-use crate::transport::{Message, Stamp, Transport, WireCount, asked_twice};
+use crate::transport::{Class, Message, Stamp, Transport, WireCount, asked_twice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,14 @@ use std::time::{Duration, Instant};
 pub(super) struct Link(pub(super) Arc<Session>);
 
 impl Transport for Link {
-    fn send(&self, to: usize, tag: u64, stamp: Stamp, payload: Payload) -> Result<(), NetError> {
+    fn send(
+        &self,
+        to: usize,
+        tag: u64,
+        stamp: Stamp,
+        class: Class,
+        payload: Payload,
+    ) -> Result<(), NetError> {
         let session = &self.0;
         let peer = session.peer(to)?;
         let bytes = payload.len() as u64;
@@ -40,7 +47,8 @@ impl Transport for Link {
                 // The peer has finished in order, and will not ask for this.
                 return Ok(());
             }
-            if state.bytes == 0 || state.bytes + bytes <= session.limits.queue {
+            let queue = state.of(class);
+            if queue.bytes == 0 || queue.bytes + bytes <= session.limits.queue {
                 break;
             }
             // The reader of the reverse link notices when the peer is gone; a peer that is there
@@ -55,12 +63,12 @@ impl Transport for Link {
             }
             state = wait(&peer.outbox.drained, state, left.min(Duration::from_secs(1)));
         }
-        state.bytes += bytes;
+        state.of(class).bytes += bytes;
         peer.sent.message(bytes);
         // A wait for room counts as computing, so that back-pressure does not also look like a slow
         // line.
         let at = if at.elapsed() > Duration::from_millis(1) { Instant::now() } else { at };
-        state.queue.push_back(Outgoing { tag, stamp, payload, at });
+        state.of(class).waiting.push_back(Outgoing { class, tag, stamp, payload, at });
         drop(state);
         peer.outbox.filled.notify_one();
         Ok(())
@@ -107,7 +115,7 @@ impl Transport for Link {
         let until = Instant::now() + self.0.limits.step;
         for peer in self.0.others() {
             let mut state = lock(&peer.outbox.state);
-            while !state.done && (state.busy || !state.queue.is_empty()) && !self.0.failure.tripped() {
+            while !state.done && (state.busy || !state.empty()) && !self.0.failure.tripped() {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     drop(state);

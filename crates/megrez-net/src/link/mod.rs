@@ -19,7 +19,8 @@ use crate::failure::{Failure, lock, wait};
 use crate::inbox::Inbox;
 use crate::limits::Limits;
 use crate::payload::Payload;
-use crate::transport::{Counter, SessionId, Stamp};
+use crate::shaper::Shaper;
+use crate::transport::{Class, Counter, SessionId, Stamp};
 
 struct Session {
     id: SessionId,
@@ -78,9 +79,8 @@ struct Outbox {
 
 #[derive(Default)]
 struct OutState {
-    queue: VecDeque<Outgoing>,
-    /// Payload bytes in the queue and being written.
-    bytes: u64,
+    now: Queue,
+    behind: Queue,
     /// A message is being written.
     busy: bool,
     /// Reasons to pass on, before all else.
@@ -91,7 +91,41 @@ struct OutState {
     done: bool,
 }
 
+/// The messages of one class.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Outgoing>,
+    /// Payload bytes that wait and that are being written.
+    bytes: u64,
+}
+
+impl OutState {
+    fn of(&mut self, class: Class) -> &mut Queue {
+        match class {
+            Class::Now => &mut self.now,
+            Class::Behind => &mut self.behind,
+        }
+    }
+
+    /// What goes now, although a message of the second class is there, whose next piece would leave
+    /// at `leaves` (if the link is slowed down: only what had been sent by then goes before it).
+    fn urgent(&mut self, leaves: Option<Instant>) -> Option<Outgoing> {
+        let first = self.now.waiting.front()?;
+        leaves.is_none_or(|leaves| first.at <= leaves).then(|| self.now.waiting.pop_front())?
+    }
+
+    fn next(&mut self, shaper: Option<&Shaper>) -> Option<Outgoing> {
+        let leaves = self.behind.waiting.front().zip(shaper).map(|(message, link)| link.leaves(message.at));
+        self.urgent(leaves).or_else(|| self.behind.waiting.pop_front())
+    }
+
+    fn empty(&self) -> bool {
+        self.now.waiting.is_empty() && self.behind.waiting.is_empty()
+    }
+}
+
 struct Outgoing {
+    class: Class,
     tag: u64,
     stamp: Stamp,
     payload: Payload,

@@ -58,7 +58,7 @@ impl Session {
         loop {
             let header = self.next_header(peer, incoming)?;
             match header.kind {
-                FrameKind::Data => self.read_message(peer, incoming, &header)?,
+                FrameKind::Data => self.read_message(peer, incoming, &header, false)?,
                 FrameKind::Bye => return Ok(()),
                 _ => return Err(NetError::Garbage("a piece of a message that did not begin".into())),
             }
@@ -89,11 +89,14 @@ impl Session {
         }
     }
 
+    /// A message, the rest of its pieces, and the messages between these. `inside` another one there
+    /// are none.
     fn read_message(
         self: &Arc<Self>,
         peer: &Peer,
         incoming: &mut TlsStream,
         header: &Header,
+        inside: bool,
     ) -> Result<(), NetError> {
         let Header { tag, stamp, length, .. } = *header;
         let max = self.limits.max_message;
@@ -135,7 +138,12 @@ impl Session {
             if left == 0 {
                 break;
             }
-            let header = self.next_header(peer, incoming)?;
+            let mut header = self.next_header(peer, incoming)?;
+            // One that does not wait for this one; inside it there is no third.
+            while header.kind == FrameKind::Data && !inside {
+                self.read_message(peer, incoming, &header, true)?;
+                header = self.next_header(peer, incoming)?;
+            }
             frame = left.min(CHUNK);
             if header.kind != FrameKind::More || header.length != frame as u64 {
                 return Err(NetError::Garbage("a message in the wrong pieces".into()));

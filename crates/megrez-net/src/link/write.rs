@@ -1,5 +1,5 @@
-//! The thread that writes a connection: messages in order, signs of life between them, and votes
-//! before all else.
+//! The thread that writes a connection: messages in order, those of later runs behind and between
+//! the others, signs of life, and votes before all else.
 
 use super::{OUT, Outgoing, Peer, Session, left};
 use crate::error::AbortKind;
@@ -7,6 +7,7 @@ use crate::failure::{lock, wait};
 use crate::frame::{self, CHUNK, FrameKind, Header};
 use crate::shaper::{Shaper, wait_until};
 use crate::tls::TlsStream;
+use crate::transport::Class;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,8 +43,7 @@ impl Session {
         let mut state = lock(&peer.outbox.state);
         state.done = true;
         state.busy = false;
-        state.bytes = 0;
-        state.queue.clear();
+        (state.now, state.behind) = Default::default();
         drop(state);
         peer.outbox.drained.notify_all();
     }
@@ -75,7 +75,7 @@ impl Session {
                 if self.failure.tripped() {
                     return Err(Stop::Failed);
                 }
-                if let Some(next) = state.queue.pop_front() {
+                if let Some(next) = state.next(shaper.as_ref()) {
                     state.busy = true;
                     break Some(next);
                 }
@@ -89,7 +89,7 @@ impl Session {
                     .wait_timeout(state, keep_alive)
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 state = guard;
-                if timeout.timed_out() && state.queue.is_empty() && !state.leaving {
+                if timeout.timed_out() && state.empty() && !state.leaving {
                     break None;
                 }
             };
@@ -99,12 +99,17 @@ impl Session {
                 continue;
             };
             self.write_message(peer, out, &message, keep_alive, shaper.as_mut())?;
-            let mut state = lock(&peer.outbox.state);
-            state.busy = false;
-            state.bytes -= message.payload.len() as u64;
-            drop(state);
-            peer.outbox.drained.notify_all();
+            Self::written(peer, &message, false);
         }
+    }
+
+    /// A message is on its way, and there is room for another one.
+    fn written(peer: &Peer, message: &Outgoing, busy: bool) {
+        let mut state = lock(&peer.outbox.state);
+        state.busy = busy;
+        state.of(message.class).bytes -= message.payload.len() as u64;
+        drop(state);
+        peer.outbox.drained.notify_all();
     }
 
     fn write_message(
@@ -148,6 +153,16 @@ impl Session {
             }
             if self.failure.tripped() {
                 return Err(Stop::Failed);
+            }
+            let urgent = |shaper: Option<&Shaper>| {
+                let leaves = shaper.map(|link| link.leaves(message.at));
+                lock(&peer.outbox.state).urgent(leaves)
+            };
+            while let Some(urgent) =
+                (message.class == Class::Behind).then(|| urgent(shaper.as_deref())).flatten()
+            {
+                self.write_message(peer, out, &urgent, keep_alive, shaper.as_deref_mut())?;
+                Self::written(peer, &urgent, true);
             }
             header = Header::plain(FrameKind::More, (bytes.len() - at).min(CHUNK) as u64);
         }

@@ -50,6 +50,9 @@ pub struct RunOptions {
     /// The names of the inputs that last, which a model's weights are: they are shared in the first
     /// run, and the parties hold them until the last.
     pub lasting: Vec<String>,
+    /// The parties make the material of a run while the one before goes on: runs follow each other
+    /// faster, and phases of one run are measured beside those of another.
+    pub streamed: bool,
     /// Shape the links.
     pub net: NetProfile,
     /// Which of the material that was made ahead serves these runs.
@@ -66,6 +69,7 @@ impl RunOptions {
             protocol: protocol.into(),
             runs: 1,
             lasting: vec![],
+            streamed: false,
             net: NetProfile::loopback(),
             material: Ahead::Nothing,
             insecure: false,
@@ -75,7 +79,7 @@ impl RunOptions {
 
 impl RunOptions {
     fn of_runs(&self) -> Options<'_> {
-        Options { runs: self.runs, lasting: &self.lasting }
+        Options { runs: self.runs, lasting: &self.lasting, streamed: self.streamed }
     }
 }
 
@@ -266,6 +270,7 @@ impl Cluster {
             source,
             runs: options.runs,
             lasting: options.lasting.clone(),
+            streamed: options.streamed,
             net: (&options.net).into(),
             material: options.material,
             insecure: options.insecure,

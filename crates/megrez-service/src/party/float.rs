@@ -43,7 +43,7 @@ pub(super) fn run(
         }
         None => HashMap::new(),
     };
-    let options = Options { runs: run.runs, lasting: &run.lasting };
+    let options = Options { runs: run.runs, lasting: &run.lasting, streamed: false };
     Ok(serve_floats(plan, party, &weights, &mut clients, options)?)
 }
 

@@ -102,7 +102,8 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
             Ok(taken)
         };
         let mut clients = ChannelClients { channel: self.channel, network: self.network.clone(), due: None };
-        let options = Options { runs: self.run.runs, lasting: &self.run.lasting };
+        let options =
+            Options { runs: self.run.runs, lasting: &self.run.lasting, streamed: self.run.streamed };
         let reports =
             serve_from(&suite, self.plan, &mut party, &mut stored, &mut ahead, &mut clients, options)?;
         let most = self.host.settings.get().max_elements;

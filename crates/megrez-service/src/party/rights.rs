@@ -228,6 +228,7 @@ mod tests {
             source,
             runs,
             lasting: vec![],
+            streamed: false,
             net,
             material: Ahead::Nothing,
             insecure: false,

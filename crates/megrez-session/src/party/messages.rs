@@ -55,7 +55,7 @@ impl<D: Device> Party<D> {
             tap.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(sent);
         }
         let stamp = Stamp { round: self.stamp.round + 1, ..self.stamp };
-        Ok(self.network.send(to, self.tag(label), stamp, payload)?)
+        Ok(self.network.send_as(self.class, to, self.tag(label), stamp, payload)?)
     }
 
     /// Receives what `from` sends under this label in this step: exactly `bytes` bytes.

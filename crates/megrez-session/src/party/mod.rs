@@ -6,7 +6,7 @@ mod messages;
 use crate::{Error, Meter, Phase};
 pub use hooks::{Name, Probe, Sent, Statement, Tap, Transcript};
 use megrez_kernels::Device;
-use megrez_net::{Network, Payload, Stamp};
+use megrez_net::{Class, Network, Payload, Stamp};
 use megrez_prg::RootKey;
 use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
@@ -31,6 +31,7 @@ pub struct Party<D: Device> {
     scope: String,
     stamp: Stamp,
     waited: Duration,
+    class: Class,
 }
 
 impl<D: Device> Party<D> {
@@ -54,6 +55,7 @@ impl<D: Device> Party<D> {
             scope: String::new(),
             stamp: Stamp::default(),
             waited: Duration::ZERO,
+            class: Class::Now,
         };
         let mine: Vec<RootKey> =
             (0..parties).map(|_| RootKey::random()).collect::<Result<_, _>>().map_err(randomness)?;
@@ -119,6 +121,12 @@ impl<D: Device> Party<D> {
     /// clocks.
     pub fn lane(&self) -> Self {
         Party { waited: Duration::ZERO, ..self.clone() }
+    }
+
+    /// A lane for the offline phase of a later run: what it sends gives way to everything else, and
+    /// is counted by a meter of its own.
+    pub fn behind(&self) -> Self {
+        Party { meter: Arc::default(), class: Class::Behind, ..self.lane() }
     }
 
     /// Goes on after a lane has ended: not before it.

@@ -20,6 +20,7 @@ use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
 use entries::lock;
 use files::{Folder, name};
+use megrez_engine::AHEAD_BYTES;
 use megrez_engine::store::Id;
 use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
@@ -315,9 +316,10 @@ fn memory(work: &Work, job: &Job) -> u64 {
     let row = |value: &Value| value.shape.elements() / work.batch;
     let rows =
         work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
-    // Once as they are stored, and once joined.
+    // What is made ahead for a step lies beside the one that goes on.
     let step = work.steps.iter().map(|step| Host::memory(&job.protocol, step)).max().unwrap_or(0);
-    step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
+    let ahead = step.min(AHEAD_BYTES);
+    step.saturating_add(ahead).saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
 }
 
 impl Service {

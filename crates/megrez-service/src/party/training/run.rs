@@ -10,7 +10,7 @@ use crate::training::{Opened, Opening, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_engine::{Clients, Stored, agree, agree_or, check, common_name, derive, run_again};
+use megrez_engine::{Clients, Stored, Turn, agree, agree_or, check, common_name, derive, run_again};
 use megrez_net::{Network, Payload};
 use megrez_plan::{Input, KEPT, Kind, Op, Output, Plan, PlanError, Value, ValueId, View};
 use megrez_protocols::{Encode as _, Suite, registry};
@@ -201,7 +201,7 @@ impl TrainJob<'_> {
         let mut outbox = Outbox::default();
         if any {
             agree(party, "opening", &plan.0.hash())?;
-            run_again(suite, &plan.0, party, state, &mut outbox, run)?;
+            run_again(suite, Turn::new(&plan.0, run), party, state, &mut outbox, None)?;
         }
         let opened = |(state, recipient, share)| (recipient, Opened { epoch, state, tag, share });
         Ok(outbox.0.into_iter().map(opened).collect())
@@ -341,16 +341,28 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             // Where one batch has all rows, what lasts may be of rows: they stay where they are.
             let whole = rows == work.batch && rows == job.all_rows();
             let order = if whole { (0..rows).collect() } else { order(&seed, epoch, rows) };
-            for (step, batch) in order.chunks_exact(work.batch).enumerate() {
+            let mut batches = order.chunks_exact(work.batch);
+            let mut cut = |party: &mut Party<AnyDevice>, run: u32| {
+                batches.next().map(|batch| self.cut(&suite, party, &joined, batch, run)).transpose()
+            };
+            let (mut batch, mut made) = (cut(party, run)?, None);
+            for step in 0.. {
+                let Some(rows) = batch else { break };
                 if Self::stops(&running, party, run)? {
                     return Ok(End::Stopped);
                 }
-                state.extend(self.cut(&suite, party, &joined, batch, run)?);
-                run_again(&suite, plan, party, &mut state, &mut Outbox::default(), run)?;
-                run = run
+                state.extend(rows);
+                let after = run
                     .checked_add(1)
                     .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
-                running.step.store(step as u32 + 1, Ordering::Release);
+                batch = cut(party, after)?;
+                // Nothing is made ahead over the end of an epoch, which the parties seal first.
+                let next = batch.as_ref().map(|rows| (plan, after, rows));
+                let turn = Turn { plan, run, made };
+                let mut nobody = Outbox::default();
+                made = run_again(&suite, turn, party, &mut state, &mut nobody, next)?.1;
+                run = after;
+                running.step.store(step + 1, Ordering::Release);
             }
             let tag = common_name(party, "checkpoint")?;
             work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));

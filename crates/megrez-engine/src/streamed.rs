@@ -1,0 +1,123 @@
+//! The offline phase of the next run, while this one goes on.
+//!
+//! Masks of the next run follow from streams and, where it reads what this run keeps, from masks
+//! that this run's offline phase has drawn. So a second lane makes all of it, as it would have been
+//! made later: the same streams and messages by the same names, earlier. It looks at no data and at
+//! nothing that was opened.
+
+use crate::report::Measured;
+use crate::serve::Stored;
+use crate::walk::{Prepared, offline, step_cost};
+use megrez_kernels::{Memory, Usage};
+use megrez_net::ClockKind;
+use megrez_plan::{Input, KEPT, Plan};
+use megrez_protocols::{Sharing, Suite};
+use megrez_session::{Error, Party, Phase};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// The most bytes of material of a run that is made while another one goes on, sent by all parties
+/// together: parties hold the material of one run more.
+pub const AHEAD_BYTES: u64 = 1 << 30;
+
+/// What the offline phase of a run has left, and what it took.
+pub struct Made<S: Suite> {
+    pub(crate) prepared: Prepared<S>,
+    pub(crate) measured: Measured,
+    /// What the device had done before it.
+    pub(crate) before: Option<Usage>,
+}
+
+impl<S: Suite> Made<S> {
+    /// Material that was stored: nothing of it is this run's cost.
+    pub(crate) fn earlier(prepared: Prepared<S>, party: &Party<S::Device>) -> Result<Self, Error> {
+        Ok(Made { prepared, measured: Measured::default(), before: party.device().usage()? })
+    }
+
+    /// The offline phase of run `run`; `given` are the masks of inputs that are there.
+    pub(crate) fn now(
+        suite: &S,
+        plan: &Plan,
+        party: &mut Party<S::Device>,
+        run: u32,
+        given: &dyn Fn(&str) -> Option<S::Masks>,
+    ) -> Result<Self, Error> {
+        let (mut measured, before) = (Measured::default(), party.device().usage()?);
+        party.barrier(&format!("offline-{run}"))?;
+        let start = Instant::now();
+        let prepared = offline(suite, plan, party, run, given, &mut measured.steps)?;
+        measured.close(Phase::Offline, start, party);
+        Ok(Made { prepared, measured, before })
+    }
+}
+
+/// A run whose offline phase goes on beside the run before it.
+pub struct Next<'a, S: Suite> {
+    plan: &'a Plan,
+    run: u32,
+    given: HashMap<String, <S as Sharing>::Masks>,
+}
+
+impl<'a, S: Suite> Next<'a, S> {
+    /// Run `run` of `plan`, after a run of `before` whose offline phase has left `prepared`.
+    /// `given` are masks of inputs that are no business of the run before, and `stored` those that
+    /// were there before it. `None` where there is nothing to make, too much to hold twice, or a
+    /// mask that is known only when the run before has ended.
+    pub(crate) fn after(
+        suite: &S,
+        party: &Party<S::Device>,
+        (plan, run): (&'a Plan, u32),
+        (before, prepared): (&Plan, &Prepared<S>),
+        stored: &Stored<S>,
+        given: &dyn Fn(&Input) -> Option<S::Masks>,
+    ) -> Option<Self> {
+        // Lanes that reckon time on one link would have to take turns.
+        let real = party.network().clock() == ClockKind::Real;
+        if !real || !(1..=AHEAD_BYTES).contains(&material_bytes(suite, plan)) {
+            return None;
+        }
+        let mut masks = HashMap::new();
+        for input in &plan.inputs {
+            let kept = before.outputs.iter().find(|o| o.recipient == KEPT && o.name == input.name);
+            let found = match (given(input), kept) {
+                (Some(given), _) => given,
+                (None, Some(output)) => prepared.masks[output.value.0 as usize].clone()?,
+                (None, None) => match stored.get(&input.name) {
+                    Some((masks, _)) => masks.clone(),
+                    None => continue,
+                },
+            };
+            masks.insert(input.name.clone(), found);
+        }
+        Some(Next { plan, run, given: masks })
+    }
+}
+
+/// What parties send to each other in the offline phase of a plan.
+fn material_bytes<S: Suite>(suite: &S, plan: &Plan) -> u64 {
+    let costs = plan.steps.iter().filter_map(|step| step_cost(suite, plan, step));
+    costs.map(|cost| (cost.bits(Phase::Offline) / 8.0).ceil() as u64).sum()
+}
+
+/// Runs `work`, and the offline phase of the next run in a lane beside it.
+pub(crate) fn beside<S: Suite, R>(
+    suite: &S,
+    party: &mut Party<S::Device>,
+    next: Option<Next<'_, S>>,
+    work: impl FnOnce(&mut Party<S::Device>) -> Result<R, Error>,
+) -> Result<(R, Option<Made<S>>), Error> {
+    let Some(Next { plan, run, given }) = next else { return Ok((work(party)?, None)) };
+    let mut lane = party.behind();
+    std::thread::scope(|scope| {
+        let make = move || {
+            let mut made = Made::now(suite, plan, &mut lane, run, &|name| given.get(name).cloned())?;
+            made.measured.sent_apart(&lane);
+            Ok::<_, Error>(made)
+        };
+        // Without a thread the next run makes its own.
+        let making = std::thread::Builder::new().spawn_scoped(scope, make).ok();
+        let done = work(party);
+        let made = making.map(|lane| lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok((done?, made.transpose()?))
+    })
+}
