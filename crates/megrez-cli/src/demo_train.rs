@@ -6,7 +6,7 @@ use crate::jobs::{describe, follow};
 use crate::options::Common;
 use clap::Args;
 use megrez::train::{
-    Consent, Form, Learning, Loss, Network, Optimiser, Trained, Wanted, propose, room, upload_rows,
+    Consent, Form, Learning, Loss, Network, NewRows, Optimiser, Trained, Wanted, propose, room, upload_rows,
 };
 use megrez::{Error, ErrorKind, Parties, Program, Result, StoredModel, models, protocols};
 use megrez_graph::Tensor;
@@ -75,7 +75,8 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
         let mut cluster = parties.connect_as(owner)?;
         let part = |all: &Tensor| rows(all, i * half, (i + 1) * half);
         let allow = [asks.name().to_owned()];
-        let set = upload_rows(&mut cluster, owner, &form, part(&images), part(&labels), Some(10), &allow)?;
+        let new = NewRows::whole(part(&images), part(&labels), Some(10));
+        let set = upload_rows(&mut cluster, owner, &form, new, &allow)?;
         say(format!("`{owner}` stores {} rows in shares", set.rows));
         owners.push(cluster);
     }

@@ -8,6 +8,7 @@ use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
 use megrez_service::approval::now_s;
 use megrez_service::audit::Subject;
+use megrez_service::training::WEIGHTS;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,11 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     let work = job.check()?;
     let mut lines = vec![format!("`{}` asks to train under `{}`", job.client, job.protocol)];
     for set in &job.data {
-        lines.push(format!("on the {} rows `{}`", set.rows, set.name));
+        let beside = match &set.beside[..] {
+            [] => String::new(),
+            more => format!(", with the columns of the same rows in `{}`", more.join("`, `")),
+        };
+        lines.push(format!("on the {} rows `{}`{beside}", set.rows, set.name));
     }
     lines.push(format!(
         "{} epochs of {} steps on batches of {}, from the weights `{}`",
@@ -69,7 +74,8 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
             set.name, set.rows
         ));
     }
-    if job.opened.iter().any(|opening| !opening.every_epoch) && job.all_rows() < 1000 {
+    let weights = |opening: &megrez::train::Opening| opening.state.starts_with(WEIGHTS);
+    if job.opened.iter().any(weights) && job.all_rows() < 1000 {
         lines.push(format!("WARNING: weights that are opened can hold what {} rows are", job.all_rows()));
     }
     if let Some(keep) = &job.keep {
@@ -98,6 +104,24 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     }
     lines.push(format!("job {}, to be approved as {}", digits(&job.id()), digits(&job.hash())));
     Ok(lines)
+}
+
+/// A job that was written to a file and not begun.
+pub(crate) fn proposed(job: &Job, path: &Path, json: bool) -> Result<ExitCode> {
+    let lines = describe(job)?;
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.propose/1", "job": digits(&job.id()), "hash": digits(&job.hash()), "file": path, "says": lines })
+        );
+    } else {
+        lines.iter().for_each(|line| println!("{line}"));
+        println!(
+            "written to {0}: the owners of the rows say `megrez approve --job {0} --of NAME`",
+            path.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes sure that a job keeps to the rules of whoever owns rows in it, as far as this client is
@@ -136,9 +160,7 @@ pub(crate) struct Approve {
 pub(crate) fn approve(args: &Approve, json: bool) -> Result<ExitCode> {
     let job = load(&args.job)?;
     let lines = describe(&job)?;
-    if let Some(name) =
-        args.of.iter().find(|name| **name != job.start && job.data.iter().all(|set| set.name != **name))
-    {
+    if let Some(name) = args.of.iter().find(|name| !job.uses(name)) {
         return Err(Error::of(ErrorKind::Invalid, format!("the job does not use `{name}`")));
     }
     let mut cluster = if args.show { None } else { Some(args.there.connect(Needs::Own)?) };

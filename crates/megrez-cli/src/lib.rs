@@ -25,6 +25,7 @@ mod options;
 mod outcome;
 mod party;
 mod plan;
+mod predict;
 mod progress;
 mod protocols;
 mod report;
@@ -112,6 +113,8 @@ enum Command {
     UploadModel(upload::UploadModel),
     /// Keep rows and labels at a cluster, in shares, to train on.
     UploadData(upload::UploadData),
+    /// What a trained model says of rows that a cluster keeps, which may be of several owners.
+    Predict(Box<predict::Predict>),
     /// Say to all parties that a training job may use this client's rows.
     Approve(jobs::Approve),
     /// How training jobs stand.
@@ -185,6 +188,7 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Audit(args) => audit::run(args, json),
         Command::UploadModel(args) => upload::run(args, json),
         Command::UploadData(args) => upload::run_data(args, json),
+        Command::Predict(args) => predict::run(args, json),
         Command::Approve(args) => jobs::approve(args, json),
         Command::Jobs(args) => jobs::list(args, json),
         Command::Resume(args) => jobs::resume(args, json),

@@ -2,12 +2,11 @@
 //! keep in shares.
 
 use crate::cluster::{Needs, Place};
-use crate::jobs::{describe, digits, finish, follow, go_on, kept_to, load};
+use crate::jobs::{finish, follow, go_on, kept_to, load, proposed};
 use crate::train_options::{Train, rehearsal, rows};
-use megrez::train::{Form, Job, Learning, Network, Proposal, Wanted, fresh, propose, upload_rows};
+use megrez::train::{Form, Learning, Network, NewRows, Proposal, Wanted, fresh, propose, upload_rows};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
 use megrez_lab::bench::any_model;
-use serde_json::json;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
@@ -64,7 +63,7 @@ fn store_own(args: &Train, cluster: &mut Cluster) -> Result<String> {
         range: options.input_range,
     };
     let name = fresh("rows")?;
-    upload_rows(cluster, &name, &form, inputs, labels, classes, &[])?;
+    upload_rows(cluster, &name, &form, NewRows::whole(inputs, labels, classes), &[])?;
     Ok(name)
 }
 
@@ -104,21 +103,4 @@ fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Propos
     };
     let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs: args.epochs };
     propose(cluster, args.common.protocol(), &course, (&options, &rehearsal), &wanted)
-}
-
-fn proposed(job: &Job, path: &std::path::Path, json: bool) -> Result<ExitCode> {
-    let lines = describe(job)?;
-    if json {
-        println!(
-            "{}",
-            json!({ "schema": "megrez.propose/1", "job": digits(&job.id()), "hash": digits(&job.hash()), "file": path, "says": lines })
-        );
-    } else {
-        lines.iter().for_each(|line| println!("{line}"));
-        println!(
-            "written to {0}: the owners of the rows say `megrez approve --job {0} --of NAME`",
-            path.display()
-        );
-    }
-    Ok(ExitCode::SUCCESS)
 }

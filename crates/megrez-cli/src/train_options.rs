@@ -175,8 +175,8 @@ pub(crate) fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> R
 #[derive(Args)]
 #[command(next_help_heading = "As a job of the parties")]
 pub(crate) struct AsJob {
-    /// Train on rows that are stored at the cluster, by name; those of several are joined. --inputs
-    /// and --labels are then only rehearsed on.
+    /// Train on rows that are stored at the cluster, by name; A,B are the rows of both, A+B the
+    /// columns of the same rows. --inputs and --labels are then only rehearsed on.
     #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster")]
     pub(crate) data: Vec<String>,
     /// Keep the weights in shares, as a stored model of this name.

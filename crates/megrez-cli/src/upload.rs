@@ -4,7 +4,7 @@
 use crate::cluster::{Needs, There};
 use crate::options::Common;
 use clap::Args;
-use megrez::train::{Form, upload_rows};
+use megrez::train::{Form, NewRows, ids, upload_rows};
 use megrez::{Error, ModelFile, Result, npy};
 use serde_json::json;
 use std::path::PathBuf;
@@ -60,12 +60,20 @@ pub(crate) struct UploadData {
     /// The name to keep them under.
     #[arg(long)]
     name: String,
-    /// The rows, .npy of [N, …].
-    #[arg(long, value_name = "FILE")]
-    inputs: PathBuf,
+    /// The rows, .npy of [N, …]. Inputs or labels may be another owner's.
+    #[arg(long, value_name = "FILE", required_unless_present = "labels")]
+    inputs: Option<PathBuf>,
     /// Their labels, .npy of class numbers [N] or of rows [N, K].
     #[arg(long, value_name = "FILE")]
-    labels: PathBuf,
+    labels: Option<PathBuf>,
+    /// Identifiers of the rows, in their order, a line each: what joins them with other columns of
+    /// the same rows, `train --data A+B`. Only a hash of all of them leaves this machine.
+    #[arg(long, value_name = "FILE")]
+    ids: Option<PathBuf>,
+    /// A secret that the owners of the columns have in common and nobody else has, which goes into
+    /// that hash: without it, whoever guesses the whole list can tell that it is the one.
+    #[arg(long, value_name = "FILE", requires = "ids")]
+    ids_key: Option<PathBuf>,
     /// How many classes there are, where labels are class numbers.
     #[arg(long)]
     classes: Option<usize>,
@@ -84,9 +92,21 @@ pub(crate) fn run_data(args: &UploadData, json: bool) -> Result<ExitCode> {
     let options = args.common.request.options()?;
     let (protocol, ring, frac) = (args.common.protocol().to_owned(), options.ring, options.frac);
     let form = Form { protocol, ring, frac, range: options.input_range };
-    let (inputs, labels) = (npy::load(&args.inputs)?, npy::load(&args.labels)?);
+    let array = |path: &Option<PathBuf>| path.as_deref().map(npy::load).transpose();
+    let text = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| Error::file(path, e));
+    let key = args.ids_key.as_ref().map(text).transpose()?.unwrap_or_default();
+    let rows_of = |text: String| {
+        let lines: Vec<&str> = text.lines().collect();
+        Ok::<_, Error>((ids(&lines, key.trim_end())?, lines.len()))
+    };
+    let new = NewRows {
+        inputs: array(&args.inputs)?,
+        labels: array(&args.labels)?,
+        classes: args.classes,
+        ids: args.ids.as_ref().map(text).transpose()?.map(rows_of).transpose()?,
+    };
     let mut cluster = args.there.connect(Needs::Any)?;
-    let set = upload_rows(&mut cluster, &args.name, &form, inputs, labels, args.classes, &args.allow)?;
+    let set = upload_rows(&mut cluster, &args.name, &form, new, &args.allow)?;
     if json {
         println!(
             "{}",

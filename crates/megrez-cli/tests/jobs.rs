@@ -30,9 +30,15 @@ fn losses(report: &Json) -> Vec<f64> {
 
 /// How often a stored model is right on the first rows.
 fn right(deployment: &Deployment, client: &str, model: &str, rows: usize) -> usize {
-    let [x, y] = part(deployment, "test", 0, rows);
+    let [x, _] = part(deployment, "test", 0, rows);
+    right_of(deployment, client, model, &x, rows)
+}
+
+/// As [`right`], of rows in a file.
+fn right_of(deployment: &Deployment, client: &str, model: &str, x: &Path, rows: usize) -> usize {
+    let [_, y] = part(deployment, "test", 0, rows);
     let line = format!("--json infer --model-name {model} --input {{}} --batch 30");
-    let report = deployment.cli(client, &line, &[&x]).json("megrez.infer/1");
+    let report = deployment.cli(client, &line, &[x]).json("megrez.infer/1");
     let labels = npy::load(&y).unwrap();
     let logits: Vec<f64> = report["output"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
     let best = |row: &[f64]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
@@ -125,6 +131,119 @@ fn two_owners_train_a_model_that_nobody_holds() {
     deployment.cli("alice", "remove clinic-b", &[]).refused(&["`clinic-b` is `bob`'s"]);
     deployment.cli("bob", "remove clinic-b", &[]).ok();
     deployment.cli("alice", &propose, &[&job]).refused(&["no model `clinic-b`"]);
+}
+
+/// Columns of the first rows of the digits, as a file of rows without further structure.
+fn columns(deployment: &Deployment, name: &str, rows: usize, from: usize, to: usize) -> PathBuf {
+    let images = npy::load(&example("test_images.npy")).unwrap();
+    let path = deployment.folder.path(&format!("{name}.npy"));
+    let of = |row: usize| images.data[row * 784 + from..row * 784 + to].to_vec();
+    npy::save(&path, &Tensor::new([rows, to - from], (0..rows).flat_map(of).collect())).unwrap();
+    path
+}
+
+#[test]
+fn owners_of_different_columns_and_of_the_labels_train_on_the_same_rows() {
+    let deployment = Deployment::start("");
+    let rows = 180;
+    let left = columns(&deployment, "left", rows, 0, 300);
+    let right_half = columns(&deployment, "right", rows, 300, 784);
+    let labels = &part(&deployment, "all", 0, rows)[1];
+    let list = |order: &dyn Fn(usize) -> usize| {
+        (0..rows).map(|row| format!("patient {}\n", order(row))).collect::<String>()
+    };
+    let ids = deployment.folder.file("ids", list(&|row| row * row).as_bytes());
+    let others = deployment.folder.file("others", list(&|row| rows - row).as_bytes());
+    let key = deployment.folder.file("key", b"between us\n");
+    let upload = |client: &str, name: &str, what: &str, files: &[&PathBuf]| {
+        let line = format!("--json upload-data --name {name} --allow alice {what}");
+        let all: Vec<&Path> = files.iter().map(|file| file.as_path()).collect();
+        deployment.cli(client, &line, &all)
+    };
+    let with_ids = "--inputs {} --ids {} --ids-key {}";
+    upload("alice", "left", with_ids, &[&left, &ids, &key]).ok();
+    let said = upload("bob", "right", with_ids, &[&right_half, &ids, &key]).json("megrez.upload-data/1");
+    assert_eq!(said["rows"], rows);
+    upload("mallory", "labels", "--labels {} --classes 10 --ids {} --ids-key {}", &[labels, &ids, &key]).ok();
+    // The same rows by another order, without a key, and without identifiers at all.
+    upload("bob", "shuffled", with_ids, &[&right_half, &others, &key]).ok();
+    upload("bob", "keyless", "--inputs {} --ids {}", &[&right_half, &ids]).ok();
+    upload("bob", "unnamed", "--inputs {}", &[&right_half]).ok();
+    // What does not go together is noticed before anything is shared.
+    let short = deployment.folder.file("short", b"a\nb\n");
+    upload("bob", "short", "--inputs {} --ids {}", &[&right_half, &short])
+        .refused(&["180 rows have 2 identifiers"]);
+    let twice = deployment.folder.file("twice", "same\n".repeat(rows).as_bytes());
+    upload("bob", "twice", "--inputs {} --ids {}", &[&right_half, &twice])
+        .refused(&["the identifier of row 1 is that of an earlier row, too"]);
+
+    let job = deployment.folder.path("job");
+    let propose = |data: &str| {
+        let train = TRAIN.replace("net-b", "net-a").replace("--epochs 6", "--epochs 8");
+        let line = format!("{train} --data {data} --keep digits --run-batch 30 --propose {{}}");
+        deployment.cli("alice", &line, &[&job])
+    };
+    let begin = "--json train --job {}";
+    let approve = |client: &str, of: &str| {
+        deployment.cli(client, &format!("--json approve --job {{}} --of {of}"), &[&job]).ok();
+    };
+    let wrong = [
+        ("left+shuffled+labels", "shuffled", "whose rows are others, or in another order"),
+        ("left+keyless+labels", "keyless", "whose rows are others, or in another order"),
+        ("left+unnamed+labels", "unnamed", "upload them with --ids"),
+        ("left+labels", "labels", "of [784] numbers from `left+labels`"),
+        ("right+left", "right", "rows `rows.y` of [10] numbers from `right+left`"),
+    ];
+    for (data, of_bob, why) in wrong {
+        propose(data).json("megrez.propose/1");
+        let owner = if of_bob == "labels" { "mallory" } else { "bob" };
+        approve(owner, of_bob);
+        if owner == "bob" && data.ends_with("labels") {
+            approve("mallory", "labels");
+        }
+        deployment.cli("alice", begin, &[&job]).refused(&[why]);
+    }
+
+    let proposed = propose("left+right+labels").json("megrez.propose/1");
+    let says = proposed["says"].to_string();
+    assert!(
+        says.contains("180 rows `left`, with the columns of the same rows in `right`, `labels`"),
+        "{says}"
+    );
+    approve("bob", "right");
+    deployment.cli("alice", begin, &[&job]).refused(&["`mallory`", "has not approved the job"]);
+    approve("mallory", "labels");
+    let report = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
+    let losses = losses(&report);
+    assert!(losses.len() == 8 && losses[5] < 0.8 * losses[0], "{losses:?}");
+    // The model reads whole rows, in the order in which the columns were named.
+    let whole = columns(&deployment, "whole", 60, 0, 784);
+    let right = right_of(&deployment, "alice", "digits", &whole, 60);
+    assert!(right > 40, "{right} of 60");
+
+    // What it says of the same rows as they are stored: nobody has them whole, and all who have a
+    // say in rows or model are asked.
+    let said = deployment.folder.path("said.npy");
+    let propose = "--json predict --model-name digits --model net-a --data left+right --propose {}";
+    let proposed = deployment.cli("alice", propose, &[&job]).json("megrez.propose/1");
+    let says = proposed["says"].to_string();
+    assert!(says.contains("OPENED to `alice` at the end: `predicted`, 1800 numbers"), "{says}");
+    let predict = "--json predict --job {} --output {}";
+    deployment.cli("alice", predict, &[&job, &said]).refused(&["`bob`", "has not approved the job"]);
+    approve("bob", "right,digits");
+    deployment.cli("alice", predict, &[&job, &said]).refused(&["`mallory`, who has a say in `digits`"]);
+    approve("mallory", "digits");
+    let report = deployment.cli("alice", predict, &[&job, &said]).json("megrez.predict/1");
+    assert_eq!(report["shape"], serde_json::json!([rows, 10]));
+    let (said, labels) = (npy::load(&said).unwrap(), npy::load(labels).unwrap());
+    let best = |row: &[f32]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+    let first = said.data.chunks(10).zip(&labels.data).take(60);
+    let again = first.filter(|(row, label)| best(row) == **label as usize).count();
+    assert!(again.abs_diff(right) <= 1, "{again} of 60, and {right} before");
+    // Nobody else asks a model that is the client's, whatever rows it has.
+    let other = deployment.folder.path("other");
+    deployment.cli("bob", &propose.replace("left+right", "right"), &[&other]).ok();
+    deployment.cli("bob", "predict --job {}", &[&other]).refused(&["there is no model `digits`"]);
 }
 
 fn losses_of(report: &Json) -> usize {

@@ -168,7 +168,9 @@ pub(crate) fn in_batches(
         let rows = batches.rows(run, &input.name).map(|(_, rows)| rows);
         rows.ok_or_else(|| Error::Refused(format!("the plan has an unknown input `{}`", input.name)))
     };
-    let options = RunOptions { runs: batches.runs, ..options.clone() };
+    // One batch's material is made while another one runs.
+    let streamed = batches.runs > 1 && options.material == Ahead::Nothing;
+    let options = RunOptions { runs: batches.runs, streamed, ..options.clone() };
     let ran = run(&options, &rows)?;
     Ok(Inference {
         outputs: batches.outputs(model.outputs(), &|run, i| ran.outputs[run][i].clone()),

@@ -253,8 +253,16 @@ pub fn upload(
         Recipe::Fixed(_) => protocol,
         Recipe::Float(_) => in_floats(protocol)?,
     };
-    let upload =
-        Upload { session, protocol: protocol.into(), model, plans, allow, rows: false, within_s: None };
+    let upload = Upload {
+        session,
+        protocol: protocol.into(),
+        model,
+        plans,
+        allow,
+        rows: false,
+        ids: None,
+        within_s: None,
+    };
     match recipe {
         Recipe::Fixed(options) => cluster.upload(upload, &|input| {
             let weight = weight(input)?;

@@ -6,8 +6,8 @@ use crate::error::{error, refused};
 use crate::model::Model;
 use crate::wait::wait;
 use megrez::train::{
-    Boosting, Course, Form, Grows, Job, Learning, Network, Optimiser, Rehearsal, Rows, Stands, Trained,
-    Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
+    Boosting, Course, Form, Grows, Job, Learning, Network, NewRows, Optimiser, Rehearsal, Rows, Stands,
+    Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
 };
 use megrez::{CompileRequest, Error, ErrorKind, Recipe, Result};
 use megrez_graph::{Activations, CompileOptions, Interval, Tensor};
@@ -149,7 +149,7 @@ fn start(
     (keep, allow): (String, Vec<String>),
 ) -> Result<(Vec<u8>, Vec<String>)> {
     let own = fresh("rows")?;
-    upload_rows(cluster, &own, form, inputs, labels, classes, &[])?;
+    upload_rows(cluster, &own, form, NewRows::whole(inputs, labels, classes), &[])?;
     let wanted = Wanted {
         data: vec![own.clone()],
         losses_to: Some(cluster.name().to_owned()),

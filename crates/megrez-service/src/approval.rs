@@ -252,7 +252,7 @@ mod tests {
             nonce: [0; 16],
             client: "alice".into(),
             protocol: "mizar".into(),
-            data: vec![RowSet { name: "clinic-b".into(), rows: 100 }],
+            data: vec![RowSet { name: "clinic-b".into(), rows: 100, beside: vec![] }],
             start: "start".into(),
             stages: vec![Stage { step: vec![], epochs: 3 }],
             rows: vec!["x".into()],

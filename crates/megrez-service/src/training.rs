@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub type JobId = [u8; 16];
 
 /// What a job's file begins with.
-const FILE: &[u8] = b"megrez-job-002\n";
+const FILE: &[u8] = b"megrez-job-003\n";
 
 /// Most epochs of a job.
 pub const MAX_EPOCHS: u32 = 10_000;
@@ -39,6 +39,39 @@ pub struct RowSet {
     pub name: String,
     /// How many rows it has: how much an epoch's loss says of one row depends on it.
     pub rows: usize,
+    /// Sets that hold further columns of the very same rows, or their labels, in this order. All
+    /// say the same [`ids`].
+    pub beside: Vec<String>,
+}
+
+impl RowSet {
+    /// The names of all sets that its rows are in.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.name).chain(&self.beside)
+    }
+}
+
+/// What stands for the identifiers of rows, in their order. Whoever can guess the whole list can
+/// see that it is the one, unless it does not know `key`, which the owners of the rows have in
+/// common.
+///
+/// # Errors
+/// If an identifier is empty, or there twice.
+pub fn ids(ids: &[&str], key: &str) -> Result<[u8; 32]> {
+    let mut seen = BTreeSet::new();
+    for (row, id) in ids.iter().enumerate() {
+        let what = match (id.is_empty(), seen.insert(id)) {
+            (true, _) => "is empty",
+            (_, false) => "is that of an earlier row, too",
+            _ => continue,
+        };
+        return Err(Error::of(ErrorKind::Invalid, format!("the identifier of row {row} {what}")));
+    }
+    // No list is another one's beginning, and no key is a part of a list.
+    let parts = [&[key], ids].concat();
+    let bytes: Vec<u8> =
+        parts.iter().flat_map(|part| [&part.len().to_le_bytes(), part.as_bytes()].concat()).collect();
+    Ok(megrez_engine::hash("megrez 2026 identifiers of rows", &bytes))
 }
 
 /// A value that is opened.
@@ -85,7 +118,7 @@ pub struct Job {
     pub client: String,
     /// The protocol.
     pub protocol: String,
-    /// The stored rows; those of several sets are joined.
+    /// The stored rows; those of several entries are joined, one below the other.
     pub data: Vec<RowSet>,
     /// The stored weights with which it begins. State that is not among them begins at zero.
     pub start: String,
@@ -118,9 +151,14 @@ impl Job {
         std::array::from_fn(|i| hash[i])
     }
 
+    /// The names of all sets of rows in it.
+    pub fn sets(&self) -> impl Iterator<Item = &String> {
+        self.data.iter().flat_map(RowSet::names)
+    }
+
     /// Whether rows or weights of this name are in it.
     pub fn uses(&self, name: &str) -> bool {
-        self.start == name || self.data.iter().any(|set| set.name == name)
+        self.start == name || self.sets().any(|set| set == name)
     }
 
     /// The job as a file.
@@ -167,7 +205,7 @@ impl Job {
         // People read these before they approve, on terminals that obey what is not text.
         let keep = self.keep.iter().flat_map(|keep| keep.allow.iter().chain([&keep.model]));
         let opened = self.opened.iter().flat_map(|opening| [&opening.state, &opening.recipient]);
-        let names = self.data.iter().map(|set| &set.name).chain([&self.client, &self.protocol, &self.start]);
+        let names = self.sets().chain([&self.client, &self.protocol, &self.start]);
         let text = |name: &String| name.len() <= 256 && name.chars().all(|c| matches!(c, ' '..='~'));
         if let Some(name) = names.chain(&self.rows).chain(keep).chain(opened).find(|name| !text(name)) {
             return refuse(format!(
@@ -184,8 +222,8 @@ impl Job {
                 "has from 1 to {MAX_EPOCHS} epochs, in up to {MAX_STAGES} stages of at least one"
             ));
         }
-        let names: BTreeSet<&str> = self.data.iter().map(|set| set.name.as_str()).collect();
-        if names.is_empty() || names.len() < self.data.len() || self.rows.is_empty() {
+        let names: BTreeSet<&String> = self.sets().collect();
+        if names.is_empty() || names.len() < self.sets().count() || self.rows.is_empty() {
             return refuse("names at least one set of rows, none of them twice".into());
         }
         let mut works = self.stages.iter().map(|stage| self.work(&stage.step));

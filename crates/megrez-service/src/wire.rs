@@ -245,6 +245,9 @@ pub struct Upload {
     /// which only says what they are, and `allow` names those who may ask for training on them
     /// ([`Consent`] is theirs to wait for).
     pub rows: bool,
+    /// What stands for the identifiers of these rows in their order: sets that hold different
+    /// columns of the same rows have the same ([`training::ids`](crate::training::ids)).
+    pub ids: Option<[u8; 32]>,
     /// How many seconds its client still waits for it; without an end, if it does not say.
     pub within_s: Option<u32>,
 }

@@ -45,7 +45,7 @@ static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
         nonce: [5; 16],
         client: "alice".into(),
         protocol: "mizar".into(),
-        data: vec![RowSet { name: "clinic".into(), rows: 9 }],
+        data: vec![RowSet { name: "clinic".into(), rows: 9, beside: vec![] }],
         start: "begin".into(),
         stages: vec![Stage { step: step.to_bytes(), epochs: 3 }],
         rows: vec!["rows.x".into()],

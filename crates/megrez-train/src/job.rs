@@ -2,7 +2,7 @@
 //! parties run it by themselves.
 
 use crate::session::{comparison, compile, state_ranges};
-use crate::stored::{Part, ROWS, describe_rows, store};
+use crate::stored::{Part, ROWS, StoredRows, store};
 use crate::{Course, Rehearsal, State};
 use megrez_graph::differentiate::Step;
 use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
@@ -10,7 +10,7 @@ use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_ring::decode_words;
 use megrez_service::client::{Cluster, Standing};
-use megrez_service::training::{Job, Keep, Opening, RowSet, Stage, WEIGHTS};
+use megrez_service::training::{Job, Keep, Opening, Stage, WEIGHTS};
 use megrez_service::wire::{ModelPlan, USER, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -21,7 +21,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What a job is wanted for.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// The names of stored rows.
+    /// The names of stored rows; `a+b` are rows whose columns, or whose inputs and labels, are in
+    /// two sets.
     pub data: Vec<String>,
     /// The stored model that training begins with; without one, the weights of the graph, which are
     /// stored first.
@@ -54,7 +55,7 @@ impl Proposal {
     pub fn store_start(&self, cluster: &mut Cluster) -> Result<()> {
         let Some(parts) = &self.start else { return Ok(()) };
         let ring = self.job.check()?.ring();
-        store(cluster, &self.job.start, (&self.job.protocol, ring), parts, (vec![], &[]))
+        store(cluster, &self.job.start, (&self.job.protocol, ring), parts, (vec![], None, &[]))
     }
 }
 
@@ -88,31 +89,8 @@ pub fn propose(
         return Err(Error::of(ErrorKind::Invalid, "a job has at least one epoch"));
     };
     let (ring, frac) = (model.compiled.plan.ring, model.compiled.frac);
-    let mut data: Vec<RowSet> = vec![];
-    for name in &wanted.data {
-        let (set, form) = describe_rows(cluster, name)?;
-        if (form.protocol.as_str(), form.ring, form.frac) != (protocol, ring, frac) {
-            return Err(Error::of(
-                ErrorKind::Invalid,
-                format!(
-                    "the rows `{name}` are stored for `{}` on the {}-bit ring with {} fraction bits, the job is for `{protocol}`, {ring} \
-                     and {frac}",
-                    form.protocol, form.ring, form.frac
-                ),
-            ));
-        }
-        let declared = options.input_range;
-        if form.range.low < declared.low || form.range.high > declared.high {
-            return Err(Error::of(
-                ErrorKind::OutOfRange,
-                format!(
-                    "the rows `{name}` lie in {} to {}, the job is for {} to {}: --input-range",
-                    form.range.low, form.range.high, declared.low, declared.high
-                ),
-            ));
-        }
-        data.push(set);
-    }
+    let rows = StoredRows::named(cluster, &wanted.data)?;
+    rows.fit((protocol, ring, frac), options.input_range)?;
     let weights = step.state.iter().filter(|state| state.name.starts_with(WEIGHTS));
     let mut start: Vec<Part> = weights.map(|state| (state.name.clone(), state.start.clone(), frac)).collect();
     for frozen in &model.compiled.model_inputs {
@@ -147,7 +125,7 @@ pub fn propose(
         nonce: fresh_name()?,
         client,
         protocol: protocol.into(),
-        data,
+        data: rows.sets,
         start: start_name,
         stages,
         rows: ROWS.map(str::to_owned).to_vec(),
@@ -187,7 +165,7 @@ fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
 }
 
 /// The plan by which the trained model is run.
-fn run_plan(
+pub(crate) fn run_plan(
     (graph, state): &(Graph, Vec<State>),
     step: &Step,
     client: &str,

@@ -11,6 +11,7 @@
 mod boosting;
 mod data;
 mod job;
+mod predict;
 mod rehearsal;
 mod session;
 mod stored;
@@ -23,7 +24,8 @@ pub use megrez_graph::differentiate::{
     BACKWARD, Loss, Optimiser, Rate, Squares, State, Step, Trained, differentiate,
 };
 pub use megrez_service::client::Standing;
-pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Stage, Stands};
+pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Stage, Stands, ids};
+pub use predict::{Asked, PREDICTED, propose_predictions};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};
 pub use session::{Epoch, Training, compile};
-pub use stored::{Form, ROWS, describe_rows, upload_rows};
+pub use stored::{Form, NewRows, ROWS, StoredRows, describe_rows, upload_rows};

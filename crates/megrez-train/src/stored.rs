@@ -3,7 +3,7 @@
 use crate::data::one_hot;
 use megrez_graph::lower::DataInput;
 use megrez_graph::{Interval, Tensor};
-use megrez_plan::{KEPT, Plan};
+use megrez_plan::{KEPT, Kind, Plan, Value};
 use megrez_ring::encode_words;
 use megrez_service::client::{Cluster, Description};
 use megrez_service::training::RowSet;
@@ -39,7 +39,7 @@ pub(crate) fn store(
     name: &str,
     (protocol, ring): (&str, u32),
     parts: &[Part],
-    (data_inputs, allow): (Vec<DataInput>, &[String]),
+    (data_inputs, ids, allow): (Vec<DataInput>, Option<[u8; 32]>, &[String]),
 ) -> Result<()> {
     let mut plan = Plan::new(ring);
     for (part, tensor, frac) in parts {
@@ -56,6 +56,7 @@ pub(crate) fn store(
         plans: vec![stored],
         allow,
         rows: true,
+        ids,
         within_s: None,
     };
     cluster.upload(upload, &|input| {
@@ -65,9 +66,30 @@ pub(crate) fn store(
     })
 }
 
-/// Checks rows and labels, and keeps them at the parties in shares. `inputs` has N rows; `labels`
-/// are N class numbers below `classes`, or N × K numbers: `classes` is K then, or not given. One
-/// class is no choice: with `classes` = 1, N labels are N × 1 numbers.
+/// Rows to store: inputs and labels, or one of them where another owner has the other, or columns
+/// of its own, of the same rows.
+#[derive(Clone, Debug, Default)]
+pub struct NewRows {
+    /// N rows of at least one number.
+    pub inputs: Option<Tensor>,
+    /// N class numbers below `classes`, or N × K numbers: `classes` is K then, or not given. One
+    /// class is no choice: with `classes` = 1, N labels are N × 1 numbers.
+    pub labels: Option<Tensor>,
+    /// How many classes there are.
+    pub classes: Option<usize>,
+    /// What stands for the rows' identifiers, if they are to be joined with other columns of the
+    /// same rows ([`ids`](megrez_service::training::ids)), and how many these are.
+    pub ids: Option<([u8; 32], usize)>,
+}
+
+impl NewRows {
+    /// Rows that one owner has whole.
+    pub fn whole(inputs: Tensor, labels: Tensor, classes: Option<usize>) -> Self {
+        NewRows { inputs: Some(inputs), labels: Some(labels), classes, ids: None }
+    }
+}
+
+/// Checks rows, and keeps them at the parties in shares.
 ///
 /// # Errors
 /// If numbers are not finite or do not fit the ring, labels are no classes, or the counts differ:
@@ -76,26 +98,33 @@ pub fn upload_rows(
     cluster: &mut Cluster,
     name: &str,
     form: &Form,
-    inputs: Tensor,
-    labels: Tensor,
-    classes: Option<usize>,
+    new: NewRows,
     allow: &[String],
 ) -> Result<RowSet> {
-    let rows = inputs.shape.dims().first().copied().unwrap_or(0);
-    if rows == 0 || inputs.shape.rank() < 2 {
+    let NewRows { inputs, labels, classes, ids } = new;
+    let Some(rows) = inputs.as_ref().or(labels.as_ref()).map(|all| all.shape.dims().first().copied()) else {
+        return invalid("there is nothing to store: give inputs, labels or both".into());
+    };
+    let rows = rows.unwrap_or(0);
+    if let Some(inputs) = inputs.as_ref().filter(|inputs| rows == 0 || inputs.shape.rank() < 2) {
         return invalid(format!("the inputs are {}: rows of at least one number are needed", inputs.shape));
     }
-    let labels = match (labels.shape.dims(), classes) {
-        (&[n, k], None) if n == rows && k > 0 => labels,
-        (&[n, k], Some(classes)) if n == rows && k == classes => labels,
-        (&[n], Some(1)) if n == rows => Tensor::new([n, 1], labels.data),
-        (&[n] | &[n, 1], Some(classes)) if n == rows => one_hot(&labels.data, classes)?,
+    if let Some((_, count)) = ids.filter(|(_, count)| *count != rows) {
+        return invalid(format!("{rows} rows have {count} identifiers"));
+    }
+    let of_labels = |labels: Tensor| match (labels.shape.dims(), classes) {
+        (&[n, k], None) if n == rows && k > 0 => Ok(labels),
+        (&[n, k], Some(classes)) if n == rows && k == classes => Ok(labels),
+        (&[n], Some(1)) if n == rows => Ok(Tensor::new([n, 1], labels.data)),
+        (&[n] | &[n, 1], Some(classes)) if n == rows && n > 0 => one_hot(&labels.data, classes),
         (&[n], None) if n == rows => {
-            return invalid("labels that are class numbers need the number of classes: --classes".into());
+            invalid("labels that are class numbers need the number of classes: --classes".into())
         }
-        _ => return invalid(format!("{rows} rows have labels {}", labels.shape)),
+        _ => invalid(format!("{rows} rows have labels {}", labels.shape)),
     };
+    let labels = labels.map(of_labels).transpose()?;
     for (what, tensor) in [("inputs", &inputs), ("labels", &labels)] {
+        let Some(tensor) = tensor else { continue };
         if let Some(at) = tensor.data.iter().position(|v| !v.is_finite()) {
             let row = at / (tensor.data.len() / rows);
             return invalid(format!("row {row} of the {what} has a number that is not finite"));
@@ -103,30 +132,105 @@ pub fn upload_rows(
         // All of it is encoded once before the parties hear of it.
         encode_words(form.ring, &tensor.data, form.frac)?;
     }
-    let (shape, range) = (inputs.shape.clone(), form.range);
-    let described =
-        DataInput { name: ROWS[0].into(), shape, frac: form.frac, range, tokens: None, table: None };
-    described.check(&inputs)?;
-    let parts = [(ROWS[0].to_owned(), inputs, form.frac), (ROWS[1].to_owned(), labels, form.frac)];
-    store(cluster, name, (&form.protocol, form.ring), &parts, (vec![described], allow))?;
-    Ok(RowSet { name: name.into(), rows })
+    let mut described = vec![];
+    if let Some(inputs) = &inputs {
+        let (name, shape, range) = (ROWS[0].into(), inputs.shape.clone(), form.range);
+        let input = DataInput { name, shape, frac: form.frac, range, tokens: None, table: None };
+        input.check(inputs)?;
+        described.push(input);
+    }
+    let parts = ROWS.into_iter().zip([inputs, labels]);
+    let parts: Vec<Part> = parts.filter_map(|(name, part)| Some((name.into(), part?, form.frac))).collect();
+    let ids = ids.map(|(hash, _)| hash);
+    store(cluster, name, (&form.protocol, form.ring), &parts, (described, ids, allow))?;
+    Ok(RowSet { name: name.into(), rows, beside: vec![] })
 }
 
-/// What the parties say of stored rows: how many there are, and how they are stored.
+/// What the parties say of stored rows: how many there are, how they are stored, and whether there
+/// are inputs among them, for which the range holds.
 ///
 /// # Errors
 /// If there are none of this name that this client may ask for training on.
-pub fn describe_rows(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form)> {
+pub fn describe_rows(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form, bool)> {
     let Description { protocol, plan: stored, .. } = cluster.describe(name, 0)?;
     let plan = Plan::from_bytes(&stored.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
-    let inputs = plan.inputs.iter().find(|input| input.name == ROWS[0]).map(|input| plan.value(input.value));
-    let (Some(value), megrez_plan::Kind::Ring { frac }) =
-        (inputs, inputs.map_or(megrez_plan::Kind::Bit, |v| v.kind))
+    let part = ROWS.into_iter().find_map(|row| plan.inputs.iter().find(|input| input.name == row));
+    let Some((part, &Value { kind: Kind::Ring { frac }, ref shape })) =
+        part.map(|part| (part, plan.value(part.value)))
     else {
         return invalid(format!("`{name}` are no rows to train on"));
     };
     let described = stored.data_inputs.iter().find(|input| input.name == ROWS[0]);
-    let Some(&DataInput { range, .. }) = described else { return invalid(format!("`{name}` say no range")) };
-    let rows = value.shape.dims().first().copied().unwrap_or(0);
-    Ok((RowSet { name: name.into(), rows }, Form { protocol, ring: plan.ring, frac, range }))
+    let range = match described {
+        Some(&DataInput { range, .. }) => range,
+        None if part.name == ROWS[0] => return invalid(format!("`{name}` say no range")),
+        None => Interval { low: 0.0, high: 0.0 },
+    };
+    let rows = shape.dims().first().copied().unwrap_or(0);
+    let set = RowSet { name: name.into(), rows, beside: vec![] };
+    Ok((set, Form { protocol, ring: plan.ring, frac, range }, described.is_some()))
+}
+
+/// Rows that the parties keep, as a job names them.
+pub struct StoredRows {
+    /// The sets, each with those that hold more columns of its rows.
+    pub sets: Vec<RowSet>,
+    /// How each of all sets is stored, and whether it has inputs.
+    forms: Vec<(String, Form, bool)>,
+}
+
+impl StoredRows {
+    /// Asks the parties for rows by their names; `a+b` are rows whose columns, or whose inputs and
+    /// labels, are in two sets.
+    ///
+    /// # Errors
+    /// Those of [`describe_rows`]; or if sets that hold the same rows differ in their number.
+    pub fn named(cluster: &mut Cluster, names: &[String]) -> Result<Self> {
+        let (mut sets, mut forms): (Vec<RowSet>, _) = (vec![], vec![]);
+        for (place, name) in names.iter().flat_map(|name| name.split('+').enumerate()) {
+            let (set, form, inputs) = describe_rows(cluster, name)?;
+            forms.push((name.to_owned(), form, inputs));
+            match sets.last_mut().filter(|_| place > 0) {
+                None => sets.push(set),
+                Some(first) if first.rows == set.rows => first.beside.push(set.name),
+                Some(RowSet { name: first, rows, .. }) => {
+                    return invalid(format!(
+                        "`{first}` has {rows} rows, and `{name}` has {}: they are not the same rows",
+                        set.rows
+                    ));
+                }
+            }
+        }
+        Ok(StoredRows { sets, forms })
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.sets.iter().fold(0, |all, set| all.saturating_add(set.rows))
+    }
+
+    /// Makes sure that they go with a plan of this protocol, ring and fraction bits, whose inputs
+    /// lie in `declared`.
+    pub(crate) fn fit(&self, of: (&str, u32, u32), declared: Interval) -> Result<()> {
+        for (name, form, inputs) in &self.forms {
+            if (form.protocol.as_str(), form.ring, form.frac) != of {
+                let (protocol, ring, frac) = of;
+                return invalid(format!(
+                    "the rows `{name}` are stored for `{}` on the {}-bit ring with {} fraction bits, the job is for `{protocol}`, {ring} \
+                     and {frac}",
+                    form.protocol, form.ring, form.frac
+                ));
+            }
+            if *inputs && (form.range.low < declared.low || form.range.high > declared.high) {
+                return Err(Error::of(
+                    ErrorKind::OutOfRange,
+                    format!(
+                        "the rows `{name}` lie in {} to {}, the job is for {} to {}: --input-range",
+                        form.range.low, form.range.high, declared.low, declared.high
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
 }

@@ -209,6 +209,7 @@ impl Parties {
             plans,
             allow: allow.iter().map(|c| (*c).to_owned()).collect(),
             rows: false,
+            ids: None,
             within_s: None,
         };
         self.connect("bob").upload(upload, &|_| Ok(weights.to_vec()))

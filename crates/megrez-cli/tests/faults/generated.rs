@@ -256,6 +256,7 @@ fn valid_requests() -> Vec<Valid> {
         plans: vec![approved(1, &small_model())],
         allow: vec!["mallory".into()],
         rows: false,
+        ids: None,
         within_s: None,
     };
     let prepare = Prepare {

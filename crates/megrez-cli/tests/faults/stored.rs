@@ -341,6 +341,7 @@ fn an_owner_who_gives_the_workers_different_shares_is_noticed() {
         plans: vec![approved(1, &small_model())],
         allow: vec![],
         rows: false,
+        ids: None,
         within_s: None,
     };
     for channel in &mut channels {

@@ -89,8 +89,8 @@ impl Session {
         }
     }
 
-    /// A message, the rest of its pieces, and the messages between these. `inside` another one there
-    /// are none.
+    /// A message, the rest of its pieces, and the messages between these. `inside` another one
+    /// there are none.
     fn read_message(
         self: &Arc<Self>,
         peer: &Peer,

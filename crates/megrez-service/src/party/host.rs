@@ -13,6 +13,7 @@ use crate::protocols;
 use crate::wire::{self, Run, Source};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
+use megrez_engine::AHEAD_BYTES;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
 use megrez_plan::{Input, KEPT, Lookup, Op, Output, Plan, Relu, ReluForm, SignBit, Step, Winner};
 use megrez_protocols::registry::Protocol;
@@ -146,6 +147,12 @@ impl Host {
     /// does not have the plan's steps, for then it ends at once.
     pub(super) fn memory(protocol: &str, plan: &Plan) -> u64 {
         protocols::cost(protocol, plan).map_or(0, |cost| cost.memory.into_iter().max().unwrap_or(0))
+    }
+
+    /// The same where the material of a run is made beside the run before.
+    pub(super) fn memory_streamed(protocol: &str, plan: &Plan) -> u64 {
+        let one = Self::memory(protocol, plan);
+        one.saturating_add(one.min(AHEAD_BYTES))
     }
 
     /// What storing inputs of a plan holds, in bytes: what arrives, shares and masks of it, and the

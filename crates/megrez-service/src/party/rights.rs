@@ -248,6 +248,7 @@ mod tests {
             plans: vec![],
             allow: vec![],
             rows: false,
+            ids: None,
             within_s: None,
         })
     }

@@ -399,7 +399,10 @@ impl Service {
         let ready = permitted.and_then(|()| self.host.plan(asked.client, &run.source));
         let alone = alone || of_its_own(&ready);
         let ready = ready.and_then(|ready| countable(ready.1.as_deref()).map(|()| ready));
-        let memory = |(plan, _): &(Plan, _)| Host::memory(&run.protocol, plan);
+        let memory = |(plan, _): &(Plan, _)| match run.streamed && run.runs > 1 {
+            true => Host::memory_streamed(&run.protocol, plan),
+            false => Host::memory(&run.protocol, plan),
+        };
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;

@@ -24,7 +24,7 @@ use megrez_session::Party;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-pub(super) const MAGIC: &[u8; 16] = b"megrez-model-004";
+pub(super) const MAGIC: &[u8; 16] = b"megrez-model-005";
 pub(super) const PURPOSE: &str = "megrez 2026 stored model";
 /// How far an owner's clock may be ahead of a party's, in seconds.
 const AHEAD: u64 = 300;
@@ -60,6 +60,8 @@ pub(super) struct ModelHeader {
     pub(super) owners: Vec<String>,
     /// It is no model: nobody runs its plan.
     pub(super) rows: bool,
+    /// What stands for the identifiers of its rows, in their order.
+    pub(super) ids: Option<[u8; 32]>,
     /// The protocol in whose sharing it is kept.
     pub(super) protocol: String,
     /// The names of the weights, in the order of the body.
@@ -96,6 +98,7 @@ impl ModelHeader {
                 approved: None,
                 owners: vec![client.into()],
                 rows: upload.rows,
+                ids: upload.ids,
                 protocol: upload.protocol.clone(),
                 inputs: w.into_iter().map(|(name, ..)| name).collect(),
                 plans: upload.plans.clone(),

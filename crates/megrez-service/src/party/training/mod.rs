@@ -20,7 +20,6 @@ use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
 use entries::lock;
 use files::{Folder, name};
-use megrez_engine::AHEAD_BYTES;
 use megrez_engine::store::Id;
 use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
@@ -316,10 +315,8 @@ fn memory(work: &Work, job: &Job) -> u64 {
     let row = |value: &Value| value.shape.elements() / work.batch;
     let rows =
         work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
-    // What is made ahead for a step lies beside the one that goes on.
-    let step = work.steps.iter().map(|step| Host::memory(&job.protocol, step)).max().unwrap_or(0);
-    let ahead = step.min(AHEAD_BYTES);
-    step.saturating_add(ahead).saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
+    let step = work.steps.iter().map(|step| Host::memory_streamed(&job.protocol, step)).max().unwrap_or(0);
+    step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
 }
 
 impl Service {
@@ -336,7 +333,7 @@ impl Service {
         }
         let me = host.endpoint.me();
         let mut stored = vec![];
-        for named in job.data.iter().map(|set| &set.name).chain([&job.start]) {
+        for named in job.sets().chain([&job.start]) {
             let found = StoredModel::open(&host.policy.models, named, &job.client, me, false)?;
             let ModelHeader { rules, owner, .. } = &found.header;
             if let Some(rules) = rules.as_ref().filter(|_| *owner != job.client) {

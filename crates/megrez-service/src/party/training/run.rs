@@ -6,7 +6,7 @@ use super::files::{Checkpoint, Folder};
 use crate::party::host::{Host, hash};
 use crate::party::opened::StoredModel;
 use crate::party::stored::{ModelFile, ModelHeader, forbidden};
-use crate::training::{Opened, Opening, WEIGHTS, Work};
+use crate::training::{Job, Opened, Opening, RowSet, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -105,17 +105,27 @@ pub(super) fn order(seed: &[u8; 16], epoch: u32, rows: usize) -> Vec<usize> {
 impl TrainJob<'_> {
     /// All sets' rows, joined; by the names of the step's inputs.
     fn join<S: Suite>(&self, suite: &S, party: &mut Party<S::Device>) -> Result<Stored<S>> {
-        let (sets, _) = self.stored.split_at(self.stored.len() - 1);
+        let job = &self.train.job;
         let mut plan = Local(Plan::new(self.work.ring()));
         let (mut parts, mut places) = (Stored::<S>::new(), BTreeMap::<String, Vec<ValueId>>::new());
-        for (i, set) in sets.iter().enumerate() {
-            let (_, values) = set.header.values()?;
-            for (name, part) in set.load::<S>(&self.train.job.protocol, party)? {
-                if let Some((_, value)) = values.iter().find(|(n, _)| *n == name) {
-                    let part_name = format!("{i}/{name}");
-                    places.entry(name).or_default().push(plan.input(&part_name, value)?);
-                    parts.insert(part_name, part);
+        for (i, (_, sets)) in blocks(job, &self.stored).enumerate() {
+            let mut columns = BTreeMap::<String, Vec<ValueId>>::new();
+            for (j, set) in sets.iter().enumerate() {
+                let (_, values) = set.header.values()?;
+                for (name, part) in set.load::<S>(&job.protocol, party)? {
+                    if let Some((_, value)) = values.iter().find(|(n, _)| *n == name) {
+                        let part_name = format!("{i}/{j}/{name}");
+                        columns.entry(name).or_default().push(plan.input(&part_name, value)?);
+                        parts.insert(part_name, part);
+                    }
                 }
+            }
+            for (name, all) in columns {
+                let joined = match all[..] {
+                    [one] => one,
+                    _ => plan.step(&format!("columns/{i}/{name}"), Op::Concat { axis: 1 }, &all)?,
+                };
+                places.entry(name).or_default().push(joined);
             }
         }
         for (name, _) in &self.work.rows {
@@ -390,22 +400,83 @@ impl TrainJob<'_> {
     }
 }
 
+/// The stored sets of each of a job's entries, of all that it names in its order.
+fn blocks<'a>(
+    job: &'a Job,
+    stored: &'a [StoredModel],
+) -> impl Iterator<Item = (&'a RowSet, &'a [StoredModel])> {
+    let mut left = stored;
+    job.data.iter().map_while(move |set| {
+        let (these, rest) = left.split_at_checked(1 + set.beside.len())?;
+        left = rest;
+        Some((set, these))
+    })
+}
+
+/// What sets that are joined column by column hold of one kind of row.
+fn beside(parts: Vec<Value>) -> Option<Value> {
+    let columns = |parts: &[Value]| -> Option<usize> {
+        let width = |part: &Value| match *part.shape.dims() {
+            [rows, width] if rows == parts[0].shape.dims()[0] && part.kind == parts[0].kind => Some(width),
+            _ => None,
+        };
+        parts.iter().map(width).sum()
+    };
+    match &parts[..] {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, ..] => {
+            let shape = [first.shape.dims()[0], columns(&parts)?].into();
+            Some(Value { shape, kind: first.kind })
+        }
+    }
+}
+
+/// Rows of several sets are joined only if their owners have said that they are the same.
+fn same_rows(named: &RowSet, sets: &[StoredModel]) -> Result<()> {
+    let ids = |set: &StoredModel| set.header.ids;
+    let Some(first) = sets.first().filter(|_| sets.len() > 1) else { return Ok(()) };
+    let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
+    for (name, set) in named.names().zip(sets) {
+        if ids(set).is_none() {
+            return refuse(format!(
+                "joins columns of `{name}`, of which nobody has said whose rows they are: upload them with --ids"
+            ));
+        }
+        if ids(set) != ids(first) {
+            return refuse(format!(
+                "joins columns of `{}` and `{name}`, whose rows are others, or in another order, by their --ids",
+                named.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// What this party checks of a job and the stored values that it names, besides the consents.
 pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredModel]) -> Result<Kept> {
     let job = &train.job;
     let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
     let (start, sets) = stored.split_last().ok_or_else(|| Error::Refused("the job has no weights".into()))?;
     let ring = work.ring();
-    for (set, named) in sets.iter().zip(&job.data) {
-        set.header.is_of(&job.protocol)?;
-        let (of, values) = set.header.values()?;
+    for (named, parts) in blocks(job, sets) {
+        same_rows(named, parts)?;
+        let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for set in parts {
+            set.header.is_of(&job.protocol)?;
+            let (of, values) = set.header.values()?;
+            let of_ring = values.into_iter().filter(|_| of == ring);
+            of_ring.for_each(|(name, value)| found.entry(name).or_default().push(value));
+        }
         for (name, value) in &work.rows {
-            let found = values.iter().find(|(n, _)| n == name).map(|(_, value)| value);
             let shape = [&[named.rows], &value.shape.dims()[1..]].concat().into();
-            if of != ring || found != Some(&Value { shape, kind: value.kind }) {
+            if found.remove(name).and_then(beside) != Some(Value { shape, kind: value.kind }) {
+                let names: Vec<&str> = named.names().map(String::as_str).collect();
                 return refuse(format!(
-                    "takes {} rows `{name}` from `{}`, which are stored there with another count, shape, scale or ring",
-                    named.rows, named.name
+                    "takes {} rows `{name}` of {:?} numbers from `{}`, which are stored there with another count, shape, scale or ring",
+                    named.rows,
+                    &value.shape.dims()[1..],
+                    names.join("+")
                 ));
             }
         }
@@ -439,6 +510,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         plans: keep.plans.clone(),
         allow: keep.allow.clone(),
         rows: false,
+        ids: None,
         within_s: None,
     };
     let mut owners: Vec<String> = stored.iter().flat_map(|s| s.header.owners.clone()).collect();

@@ -1,0 +1,106 @@
+//! `megrez predict`: what a trained model says of rows that the parties keep.
+
+use crate::cluster::{Needs, There};
+use crate::jobs::{follow, kept_to, load, proposed};
+use crate::options::Common;
+use clap::Args;
+use megrez::train::{Asked, Learning, Loss, Optimiser, PREDICTED, Rate, StoredRows, Trained, room};
+use megrez::train::{Job, propose_predictions};
+use megrez::{Cluster, Error, ErrorKind, Result, npy};
+use megrez_lab::bench::any_model;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct Predict {
+    /// The model that this client has had trained, by the name under which the parties keep it.
+    #[arg(long, value_name = "NAME", required_unless_present = "job", requires_all = ["model", "data"])]
+    model_name: Option<String>,
+    /// What training began with: an ONNX file, or a built-in network. Its weights are not read.
+    #[arg(long)]
+    model: Option<String>,
+    /// Rows that are stored at the cluster, by name; A,B are the rows of both, A+B the columns of
+    /// the same rows. Labels among them are not read.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    data: Vec<String>,
+    /// Which loss it was trained by: cross-entropy or mse.
+    #[arg(long, default_value = "cross-entropy")]
+    loss: Loss,
+    /// Only these weights were trained, as training was told [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// No number is taken to be larger than this, or than four times what made-up rows give.
+    #[arg(long, default_value_t = 64.0)]
+    room: f64,
+    /// Write the predictions here, as .npy of [N, K].
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the job here and do not begin it: for the owners of the rows to approve.
+    #[arg(long, value_name = "FILE", conflicts_with = "job")]
+    propose: Option<PathBuf>,
+    /// Begin this job, which --propose has written, or go on with it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_name", "model", "data"])]
+    job: Option<PathBuf>,
+    #[command(flatten)]
+    there: There,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: &Predict, json: bool) -> Result<ExitCode> {
+    args.common.request.only_fixed()?;
+    let mut cluster = args.there.connect(Needs::Own)?;
+    let job = match &args.job {
+        Some(path) => load(path)?,
+        None => made(args, &mut cluster)?,
+    };
+    kept_to(&mut cluster, &job)?;
+    if let Some(path) = &args.propose {
+        std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
+        return proposed(&job, path, json);
+    }
+    cluster.train(&job, &args.common.request.net)?;
+    let (_, history) = follow(&mut cluster, &job)?;
+    let said = history.weights.iter().find(|(name, _)| name == PREDICTED);
+    let (_, said) =
+        said.ok_or_else(|| Error::of(ErrorKind::Invalid, "the job opens no predictions to this client"))?;
+    if let Some(path) = &args.output {
+        npy::save(path, said)?;
+    }
+    if json {
+        println!(
+            "{}",
+            json!({ "schema": "megrez.predict/1", "shape": said.shape.dims(), "output": said.data, "file": args.output })
+        );
+    } else if let Some(path) = &args.output {
+        println!("{} predictions are in {}", said.shape.dims()[0], path.display());
+    } else {
+        let width = said.shape.dims().get(1).copied().unwrap_or(1).max(1);
+        for (row, numbers) in said.data.chunks_exact(width).enumerate() {
+            let numbers: Vec<String> = numbers.iter().map(|number| format!("{number:.4}")).collect();
+            println!("row {row}: {}", numbers.join(" "));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn made(args: &Predict, cluster: &mut Cluster) -> Result<Job> {
+    let missing = || Error::of(ErrorKind::Invalid, "--model-name, --model and --data are needed");
+    let (Some(stored), Some(model)) = (&args.model_name, &args.model) else { return Err(missing()) };
+    let options = args.common.request.options()?;
+    let rows = StoredRows::named(cluster, &args.data)?;
+    if rows.count() == 0 {
+        return Err(missing());
+    }
+    let graph = any_model(model, rows.count(), 1)?;
+    let trained = if args.only.is_empty() { Trained::All } else { Trained::Only(args.only.clone()) };
+    // How weights moved makes no difference any more.
+    let rate: Rate = "2^-4".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
+    let optimiser = Optimiser::sgd(rate);
+    let learning = Learning { loss: args.loss, trained, optimiser, halve_every: None };
+    let rehearsal = room(&learning.step(&graph)?, options.input_range, args.room)?;
+    let about = format!("predictions of `{stored}`, which is {model}");
+    let asked = Asked { model: stored, graph: &graph, learning: &learning, rows, about: &about };
+    propose_predictions(cluster, args.common.protocol(), asked, (&options, &rehearsal))
+}
