@@ -307,6 +307,7 @@ pub fn derive<S: Suite>(
 
 /// One run after its offline phase; `held` are the inputs that last, from the first run on.
 #[expect(clippy::too_many_arguments, reason = "what a run needs, each once")]
+#[inline(never)] // Once for each suite, however many callers it has.
 fn one_run<S: Suite>(
     suite: &S,
     plan: &Plan,

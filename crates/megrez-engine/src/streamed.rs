@@ -62,7 +62,7 @@ impl<'a, S: Suite> Next<'a, S> {
     /// Run `run` of `plan`, after a run of `before` whose offline phase has left `prepared`.
     /// `given` are masks of inputs that are no business of the run before, and `stored` those that
     /// were there before it. `None` where there is nothing to make, too much to hold twice, or a
-    /// mask that is known only when the run before has ended.
+    /// mask that is known only when the run before has ended; or where nobody waits for a network.
     pub(crate) fn after(
         suite: &S,
         party: &Party<S::Device>,
@@ -71,9 +71,10 @@ impl<'a, S: Suite> Next<'a, S> {
         stored: &Stored<S>,
         given: &dyn Fn(&Input) -> Option<S::Masks>,
     ) -> Option<Self> {
-        // Lanes that reckon time on one link would have to take turns.
-        let real = party.network().clock() == ClockKind::Real;
-        if !real || !(1..=AHEAD_BYTES).contains(&material_bytes(suite, plan)) {
+        // Lanes that reckon time on one link would have to take turns; and parties of one machine
+        // would take processors from each other while none of them waits.
+        let waits = party.network().clock() == ClockKind::Real && party.network().far();
+        if !waits || !(1..=AHEAD_BYTES).contains(&material_bytes(suite, plan)) {
             return None;
         }
         let mut masks = HashMap::new();

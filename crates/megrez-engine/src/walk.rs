@@ -36,6 +36,7 @@ impl<S: Suite> Values<S> {
 
 /// The offline phase of run `run`: all masks first, then what is made of them, wave by wave.
 /// `given` are the masks of inputs that are stored already.
+#[inline(never)] // Once for each suite, however many callers it has.
 pub fn offline<S: Suite>(
     suite: &S,
     plan: &Plan,
@@ -101,6 +102,7 @@ pub fn offline<S: Suite>(
 /// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the
 /// lanes of a wave do not depend on each other and run in threads beside each other. Values are
 /// dropped after their last use.
+#[inline(never)] // As `offline`.
 pub fn online<S: Suite>(
     suite: &S,
     plan: &Plan,

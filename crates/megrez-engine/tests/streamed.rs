@@ -5,7 +5,7 @@ use crate::common::session::{Ends, Port, each, session_in};
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_engine::{Options, PartyReport, Stored, Turn, run_again, serve};
 use megrez_kernels::Cpu;
-use megrez_net::ClockKind;
+use megrez_net::{ClockKind, NetProfile};
 use megrez_plan::{Input, KEPT, Op, Plan, SignBit};
 use megrez_protocols::Suite;
 use megrez_protocols::{aby3::Aby3, alkaid::Alkaid, meteor::Meteor, mizar::Mizar};
@@ -92,21 +92,23 @@ fn outcome<S: Suite<Word = u32, Device = Cpu>>(
         }
         Ok::<_, Error>(reports)
     };
-    let (reports, revealed) = session_in(ClockKind::Real, PATIENCE, each(part), |ports: &mut [Port; 3]| {
-        let mut refs: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-        if learns {
-            provide(suite, &first, &|_| true, &|input| Ok(words(0, input)), &mut refs).unwrap();
-        }
-        let one = |run: u32| {
-            let shares = |input: &Input| match learns {
-                true => input.owner != KEPT,
-                false => options.shares(run, input),
+    let (reports, revealed) =
+        session_in((&NetProfile::lan(), ClockKind::Real), PATIENCE, each(part), |ports: &mut [Port; 3]| {
+            let mut refs: Vec<&mut dyn PartyPort> =
+                ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
+            if learns {
+                provide(suite, &first, &|_| true, &|input| Ok(words(0, input)), &mut refs).unwrap();
+            }
+            let one = |run: u32| {
+                let shares = |input: &Input| match learns {
+                    true => input.owner != KEPT,
+                    false => options.shares(run, input),
+                };
+                provide(suite, &plan, &shares, &|input| Ok(words(run, input)), &mut refs).unwrap();
+                collect(suite, &plan, "owner", &mut refs).unwrap().remove(0)
             };
-            provide(suite, &plan, &shares, &|input| Ok(words(run, input)), &mut refs).unwrap();
-            collect(suite, &plan, "owner", &mut refs).unwrap().remove(0)
-        };
-        (0..RUNS).map(one).collect()
-    });
+            (0..RUNS).map(one).collect()
+        });
     (revealed, reports.map(Result::unwrap))
 }
 

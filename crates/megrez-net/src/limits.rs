@@ -21,7 +21,8 @@ pub struct Limits {
     pub grace: Duration,
     /// Largest message in bytes. Default 2 GiB.
     pub max_message: u64,
-    /// Bytes that may wait to be written to one peer before `send` waits. Default 256 MiB.
+    /// Bytes of one class of messages that may wait to be written to one peer before `send` waits.
+    /// Default 256 MiB.
     pub queue: u64,
     /// Bytes from one peer that may lie undelivered before its link is paused; ignored while
     /// somebody waits for a message that has yet to come. Default 1 GiB.

@@ -22,6 +22,7 @@ struct Hub {
     parties: usize,
     timeout: Duration,
     failure: Failure,
+    far: bool,
     /// `links[from][to]`
     links: Vec<Vec<Link>>,
 }
@@ -59,7 +60,7 @@ impl Memory {
         let links = (0..parties).map(|_| (0..parties).map(|_| link()).collect()).collect();
         // Nobody else's vote is expected: the first notice decides at once, for all.
         let failure = Failure::new(Vec::new(), Duration::ZERO);
-        let hub = Arc::new(Hub { parties, timeout, failure, links });
+        let hub = Arc::new(Hub { parties, timeout, failure, far: !profile.is_unshaped(), links });
         (0..parties).map(|me| Memory { me, hub: Arc::clone(&hub) }).collect()
     }
 
@@ -131,6 +132,10 @@ impl Transport for Memory {
             }
             Nothing::Twice => asked_twice(*me, from, what),
         })
+    }
+
+    fn far(&self) -> bool {
+        self.hub.far
     }
 
     fn abort(&self, abort: Abort) -> NetError {

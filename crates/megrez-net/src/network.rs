@@ -85,6 +85,14 @@ impl Network {
         self.handle.clock
     }
 
+    /// Whether a link leads to another machine, or is slowed down as if it did: there is time to do
+    /// something else in while messages are on their way. Parties that share a machine without that
+    /// share its processors, too.
+    #[must_use]
+    pub fn far(&self) -> bool {
+        self.handle.transport.far()
+    }
+
     /// Queues a message to party `to`, and returns; waits only when too many bytes are on their
     /// way.
     ///

@@ -123,6 +123,8 @@ pub(crate) trait Transport: Send + Sync {
     fn abort(&self, abort: Abort) -> NetError;
     fn wire(&self) -> Vec<WireCount>;
     fn flush(&self) -> Result<(), NetError>;
+    /// Whether a link leads to another machine, or is slowed down as if it did.
+    fn far(&self) -> bool;
     /// This party has said all it will say.
     fn leave(&self);
 }

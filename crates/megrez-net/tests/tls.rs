@@ -123,6 +123,7 @@ fn messages_for_later_runs_give_way_and_all_arrive() {
     let slow = NetProfile::new("slow", 20.0, 8.0).unwrap();
     for profile in [NetProfile::loopback(), slow] {
         let nets = session(2, &profile);
+        assert_eq!(nets[0].far(), !profile.is_unshaped());
         let start = Instant::now();
         let late: Vec<Vec<u8>> = (0..4).map(|tag| pattern(0, 1, tag, 1_000_000 + tag as usize)).collect();
         for (tag, bytes) in late.iter().enumerate() {

@@ -90,17 +90,17 @@ pub fn session<T: Send, R>(
     parts: [Part<'_, T>; 3],
     client: impl FnOnce(&mut [Port; 3]) -> R,
 ) -> ([Result<T, Error>; 3], R) {
-    session_in(ClockKind::Virtual, timeout, parts, client)
+    session_in((&NetProfile::loopback(), ClockKind::Virtual), timeout, parts, client)
 }
 
-/// As [`session`], in virtual or real time.
+/// As [`session`], over a network of this kind.
 pub fn session_in<T: Send, R>(
-    clock: ClockKind,
+    (net, clock): (&NetProfile, ClockKind),
     timeout: Duration,
     parts: [Part<'_, T>; 3],
     client: impl FnOnce(&mut [Port; 3]) -> R,
 ) -> ([Result<T, Error>; 3], R) {
-    let networks = Network::in_memory(3, &NetProfile::loopback(), clock, timeout);
+    let networks = Network::in_memory(3, net, clock, timeout);
     std::thread::scope(|scope| {
         let mut ports = vec![];
         let mut running = vec![];

@@ -130,6 +130,10 @@ impl Transport for Link {
         if self.0.failure.tripped() { Err(self.0.aborted()) } else { Ok(()) }
     }
 
+    fn far(&self) -> bool {
+        self.0.far
+    }
+
     fn leave(&self) {
         for peer in self.0.others() {
             lock(&peer.outbox.state).leaving = true;

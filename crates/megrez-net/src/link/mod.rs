@@ -26,6 +26,8 @@ struct Session {
     id: SessionId,
     me: usize,
     parties: usize,
+    /// Whether a link leads to another machine, or is slowed down as if it did.
+    far: bool,
     limits: Limits,
     failure: Failure,
     /// Held from casting or hearing a vote until it is queued, so that the first vote that a peer

@@ -12,6 +12,7 @@ use crate::profile::NetProfile;
 use crate::shaper::Shaper;
 use crate::tls::TlsStream;
 use crate::transport::{ClockKind, Counter, SessionId};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -25,6 +26,15 @@ pub(crate) struct PeerLinks {
     pub peer_idle_timeout: Duration,
     /// Read by this side.
     pub incoming: TlsStream,
+}
+
+/// Whether a connection leaves this machine.
+fn elsewhere(socket: &TcpStream) -> bool {
+    match (socket.peer_addr(), socket.local_addr()) {
+        (Ok(there), Ok(here)) => there.ip() != here.ip() && !there.ip().is_loopback(),
+        // It is closed already.
+        _ => false,
+    }
 }
 
 /// Starts the threads of a session and returns this party's handle on it.
@@ -44,19 +54,22 @@ pub(crate) fn start(
     let mut expected = vec![false; parties];
     let mut peers: Vec<Option<Peer>> = (0..parties).map(|_| None).collect();
     let mut streams = Vec::new();
+    let mut far = !profile.is_unshaped();
     for mut pair in pairs {
         let PeerLinks { peer, .. } = pair;
         pair.out.established(None)?;
         pair.out.set_write_timeout(None)?;
         pair.incoming.established(Some(limits.idle_timeout))?;
         expected[peer] = true;
+        let (out, incoming) = (pair.out.socket()?, pair.incoming.socket()?);
+        far |= elsewhere(&out);
         peers[peer] = Some(Peer {
             index: peer,
             inbox: Inbox::new(room),
             outbox: Outbox::default(),
             sent: Counter::default(),
             received: Counter::default(),
-            sockets: Mutex::new([Some(pair.out.socket()?), Some(pair.incoming.socket()?)]),
+            sockets: Mutex::new([Some(out), Some(incoming)]),
             chunk,
         });
         streams.push(pair);
@@ -66,6 +79,7 @@ pub(crate) fn start(
         id,
         me,
         parties,
+        far,
         limits: limits.clone(),
         failure,
         order: Mutex::new(()),
