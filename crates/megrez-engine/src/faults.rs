@@ -8,8 +8,9 @@
 
 use crate::client::{PartyPort, provide};
 use crate::clients::Clients;
+use crate::inputs::Stored;
 use crate::local::{LocalError, LocalOptions, parties};
-use crate::serve::{Options, Stored, serve};
+use crate::serve::{Options, serve};
 use crate::store::{self, BatchId, Binding, Id};
 use crate::walk::offline;
 use megrez_kernels::Device;

@@ -3,9 +3,13 @@
 
 use crate::clients::Clients;
 use megrez_plan::{Input, Plan};
-use megrez_protocols::Suite;
+use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs
+/// have kept.
+pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
 
 /// Inputs that arrive at one party.
 #[derive(Default)]

@@ -23,11 +23,10 @@ mod walk;
 pub use clients::Clients;
 pub use cost::{PlanCost, StepCost, Unsupported, check};
 pub use hash::hash;
-pub use inputs::Arrivals;
+pub use inputs::{Arrivals, Stored};
 pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
 pub use serve::{
-    Options, Stored, Turn, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from,
-    told_by_first,
+    Options, Turn, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from, told_by_first,
 };
 pub use streamed::{AHEAD_BYTES, Made};
 pub use walk::{Prepared, Values, offline, online};

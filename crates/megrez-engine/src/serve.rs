@@ -1,21 +1,17 @@
 //! One party's whole run of a plan: agreement, offline, inputs, online, outputs.
 
 use crate::clients::Clients;
-use crate::inputs::Arrivals;
+use crate::inputs::{Arrivals, Stored};
 use crate::report::PartyReport;
 use crate::streamed::{Made, Next, beside};
 use crate::walk::{Prepared, offline, online};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Op, Output, Plan};
-use megrez_protocols::{Sharing, Suite};
+use megrez_protocols::Suite;
 use megrez_session::{Error, Party, Phase};
 use std::collections::HashMap;
 use std::time::Instant;
-
-/// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs
-/// have kept.
-pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
 
 /// How to run a plan; all parties and their clients say the same.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@
 //! made later: the same streams and messages by the same names, earlier. It looks at no data and at
 //! nothing that was opened.
 
+use crate::inputs::Stored;
 use crate::report::Measured;
-use crate::serve::Stored;
 use crate::walk::{Prepared, offline, step_cost};
 use megrez_kernels::{Memory, Usage};
 use megrez_net::ClockKind;
