@@ -8,7 +8,6 @@ use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
 use megrez_service::approval::now_s;
 use megrez_service::audit::Subject;
-use megrez_service::training::WEIGHTS;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -74,9 +73,8 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
             set.name, set.rows
         ));
     }
-    let weights = |opening: &megrez::train::Opening| opening.state.starts_with(WEIGHTS);
-    if job.opened.iter().any(weights) && job.all_rows() < 1000 {
-        lines.push(format!("WARNING: weights that are opened can hold what {} rows are", job.all_rows()));
+    if job.opened.iter().any(|opening| !opening.every_epoch) && job.all_rows() < 1000 {
+        lines.push(format!("WARNING: what is opened at the end can hold what {} rows are", job.all_rows()));
     }
     if let Some(keep) = &job.keep {
         let who = [std::slice::from_ref(&job.client), &keep.allow[..]].concat().join("`, `");

@@ -55,6 +55,10 @@ pub(crate) fn run(args: &Predict, json: bool) -> Result<ExitCode> {
         Some(path) => load(path)?,
         None => made(args, &mut cluster)?,
     };
+    let me = cluster.name();
+    if !job.opened.iter().any(|opening| opening.state == PREDICTED && opening.recipient == me) {
+        return Err(Error::of(ErrorKind::Invalid, "the job opens no predictions to this client"));
+    }
     kept_to(&mut cluster, &job)?;
     if let Some(path) = &args.propose {
         std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
@@ -63,8 +67,8 @@ pub(crate) fn run(args: &Predict, json: bool) -> Result<ExitCode> {
     cluster.train(&job, &args.common.request.net)?;
     let (_, history) = follow(&mut cluster, &job)?;
     let said = history.weights.iter().find(|(name, _)| name == PREDICTED);
-    let (_, said) =
-        said.ok_or_else(|| Error::of(ErrorKind::Invalid, "the job opens no predictions to this client"))?;
+    let (_, said) = said
+        .ok_or_else(|| Error::of(ErrorKind::Invalid, "the job was stopped before its end: megrez resume"))?;
     if let Some(path) = &args.output {
         npy::save(path, said)?;
     }

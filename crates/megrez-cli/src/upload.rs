@@ -5,7 +5,7 @@ use crate::cluster::{Needs, There};
 use crate::options::Common;
 use clap::Args;
 use megrez::train::{Form, NewRows, ids, upload_rows};
-use megrez::{Error, ModelFile, Result, npy};
+use megrez::{Error, ErrorKind, ModelFile, Result, npy};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -95,6 +95,9 @@ pub(crate) fn run_data(args: &UploadData, json: bool) -> Result<ExitCode> {
     let array = |path: &Option<PathBuf>| path.as_deref().map(npy::load).transpose();
     let text = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| Error::file(path, e));
     let key = args.ids_key.as_ref().map(text).transpose()?.unwrap_or_default();
+    if args.ids_key.is_some() && key.trim_end().is_empty() {
+        return Err(Error::of(ErrorKind::Invalid, "--ids-key is an empty file, which is no secret"));
+    }
     let rows_of = |text: String| {
         let lines: Vec<&str> = text.lines().collect();
         Ok::<_, Error>((ids(&lines, key.trim_end())?, lines.len()))

@@ -173,6 +173,8 @@ fn owners_of_different_columns_and_of_the_labels_train_on_the_same_rows() {
     let short = deployment.folder.file("short", b"a\nb\n");
     upload("bob", "short", "--inputs {} --ids {}", &[&right_half, &short])
         .refused(&["180 rows have 2 identifiers"]);
+    let empty = deployment.folder.file("empty", b"\n");
+    upload("bob", "open", with_ids, &[&right_half, &ids, &empty]).refused(&["--ids-key is an empty file"]);
     let twice = deployment.folder.file("twice", "same\n".repeat(rows).as_bytes());
     upload("bob", "twice", "--inputs {} --ids {}", &[&right_half, &twice])
         .refused(&["the identifier of row 1 is that of an earlier row, too"]);
@@ -203,6 +205,9 @@ fn owners_of_different_columns_and_of_the_labels_train_on_the_same_rows() {
         }
         deployment.cli("alice", begin, &[&job]).refused(&[why]);
     }
+
+    // A job of another kind is not begun to find out that it says nothing.
+    deployment.cli("alice", "predict --job {}", &[&job]).refused(&["opens no predictions"]);
 
     let proposed = propose("left+right+labels").json("megrez.propose/1");
     let says = proposed["says"].to_string();

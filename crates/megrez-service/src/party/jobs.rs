@@ -102,8 +102,9 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
             Ok(taken)
         };
         let mut clients = ChannelClients { channel: self.channel, network: self.network.clone(), due: None };
-        let options =
-            Options { runs: self.run.runs, lasting: &self.run.lasting, streamed: self.run.streamed };
+        // Parties take from their stock together, so none of them may have made its own meanwhile.
+        let streamed = self.run.streamed && self.run.material == Ahead::Nothing;
+        let options = Options { runs: self.run.runs, lasting: &self.run.lasting, streamed };
         let reports =
             serve_from(&suite, self.plan, &mut party, &mut stored, &mut ahead, &mut clients, options)?;
         let most = self.host.settings.get().max_elements;

@@ -426,8 +426,8 @@ fn beside(parts: Vec<Value>) -> Option<Value> {
         [] => None,
         [one] => Some(one.clone()),
         [first, ..] => {
-            let shape = [first.shape.dims()[0], columns(&parts)?].into();
-            Some(Value { shape, kind: first.kind })
+            let width = columns(&parts)?;
+            Some(Value { shape: [first.shape.dims()[0], width].into(), kind: first.kind })
         }
     }
 }
@@ -539,6 +539,24 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_joined_of_matrices_of_as_many_rows_and_one_kind() {
+        let kind = Kind::Ring { frac: 16 };
+        let of = |dims: &[usize], kind| Value { shape: dims.to_vec().into(), kind };
+        let joined = |parts: &[Value]| beside(parts.to_vec());
+        let matrix = of(&[5, 3], kind);
+        assert_eq!(joined(&[matrix.clone(), of(&[5, 4], kind)]), Some(of(&[5, 7], kind)));
+        let cube = of(&[5, 1, 3], kind);
+        assert_eq!((joined(&[]), joined(std::slice::from_ref(&cube))), (None, Some(cube.clone())));
+        // What others have stored may be of any shape.
+        let others =
+            [of(&[], kind), of(&[5], kind), cube, of(&[4, 3], kind), of(&[5, 3], Kind::Ring { frac: 8 })];
+        for other in others {
+            assert_eq!(joined(&[matrix.clone(), other.clone()]), None, "{other:?}");
+            assert_eq!(joined(&[other, matrix.clone()]), None);
+        }
+    }
 
     #[test]
     fn an_order_has_every_row_once_and_nobody_sees_the_next_one() {
