@@ -136,6 +136,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
         step("product of three", Op::Mul, 3),
         step("product of four", Op::Mul, 4),
         step("truncation", Op::Truncate { bits: 8 }, 1),
+        step("noise", Op::Noise { shape: [N].into(), frac: 16, deviation: 1 << 20 }, 0),
         step("sign, all bits", Op::NonNegative(SignBit::FULL), 1),
         step("sign, digits", Op::NonNegative(digits(9, 3)), 1),
         step("many thresholds", many, 1),

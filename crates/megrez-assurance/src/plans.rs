@@ -122,7 +122,7 @@ impl Builder {
             return None;
         }
         let axis = self.choices.below(rank);
-        match self.choices.below(23) {
+        match self.choices.below(24) {
             0 => {
                 let y = self.pick(|plan, v| {
                     let v = plan.value(v);
@@ -208,6 +208,10 @@ impl Builder {
                         self.push(Op::CompareMany { sign, thresholds }, &[x])
                     }
                 }
+            }
+            23 if self.protocol.name != "bicoptor" => {
+                let deviation = 1 << self.choices.below(12);
+                self.push(Op::Noise { shape, frac, deviation }, &[])
             }
             22 if matches!(kind, Kind::Ring { .. }) => {
                 let (rows, columns) = (dims[rank - 1], 1 + self.choices.below(4));

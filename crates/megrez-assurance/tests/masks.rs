@@ -111,10 +111,11 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::And => "conjunction",
         Op::Lookup(_) => "lookup",
         Op::Winner(_) => "winner",
+        Op::Noise { .. } => "noise",
     })
 }
 
-const KINDS: usize = 16;
+const KINDS: usize = 17;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

@@ -127,6 +127,7 @@ fn no_operation_is_without_a_case() {
         let names: &[&str] = match protocol {
             "mizar" | "concurrent" | "aegis" => &["Additive", "Offloaded", "ToBits", "FromBits", "AddBits"],
             "bicoptor" => &[
+                "Noise",
                 "Additive",
                 "Offloaded",
                 "ToBits",

@@ -89,7 +89,9 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                             && why.contains("use meteor")
                             && protocol != "meteor"
                         || protocol == "bicoptor"
-                            && ["choose --bits", "one threshold"].iter().any(|s| why.contains(s)),
+                            && ["choose --bits", "one threshold", "makes no noise"]
+                                .iter()
+                                .any(|s| why.contains(s)),
                     "{protocol} {}: {why}",
                     case.name
                 );

@@ -19,6 +19,7 @@ mod onnx;
 mod operators;
 mod passes;
 mod precision;
+mod privacy;
 mod public;
 mod quantized;
 mod random;

@@ -13,7 +13,7 @@ use megrez_session::Phase;
 use std::collections::HashMap;
 
 /// A convolution, a pool, and a dense layer.
-fn small(batch: usize) -> Graph {
+pub(crate) fn small(batch: usize) -> Graph {
     let mut g = Graph::new("small");
     let half = |shape: &[usize], seed: u64| {
         let mut tensor = noise(shape.to_vec(), seed);

@@ -74,13 +74,13 @@ enum Effect<'a> {
     Product,
     /// NCHW by OIHW.
     Images,
-    /// Known to all.
+    /// Of nothing: known to all, or noise.
     Known,
 }
 
 fn effect(op: &Op) -> Effect<'_> {
     match op {
-        Op::Constant { .. } => Effect::Known,
+        Op::Constant { .. } | Op::Noise { .. } => Effect::Known,
         Op::View(view) => Effect::View(view),
         Op::Concat { axis } => Effect::Concat(*axis),
         Op::Pad { before, .. } => Effect::Pad(before),

@@ -2,7 +2,9 @@
 //! validate one from a file.
 
 use crate::error::{Mistake, PlanError, refuse};
-use crate::{Gives, Kind, List, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value};
+use crate::{
+    Gives, Kind, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value,
+};
 use megrez_ring::Shape;
 use std::collections::HashSet;
 
@@ -82,6 +84,13 @@ impl Op {
                     return refuse("the constant's words do not fill its shape");
                 }
                 Value { shape: shape.clone(), kind: Kind::Public { frac: *frac } }
+            }
+            Op::Noise { shape, frac, deviation } => {
+                arity::<0>(inputs)?;
+                if shape.clone().checked().is_err() || *deviation > MAX_DEVIATION {
+                    return refuse(format!("draws noise of a deviation up to {MAX_DEVIATION}"));
+                }
+                Value { shape: shape.clone(), kind: Kind::Ring { frac: *frac } }
             }
             Op::Combine { coefficients, .. } => {
                 let Some(first) = inputs.first() else { return refuse("takes at least one input") };

@@ -122,7 +122,20 @@ pub enum Op {
     /// The last dimension of one input times a matrix that every party has in a file. Local, scales
     /// add.
     TimesPublic(PublicMatrix),
+    /// Noise that no party knows, with `frac` fraction bits: the sum of what two parties draw, each
+    /// from the discrete Gaussian distribution, and each enough by itself. Modulo 2^ℓ.
+    Noise {
+        /// Its shape.
+        shape: Shape,
+        /// Fraction bits.
+        frac: u32,
+        /// The standard deviation of what each of the two draws, in words; 0 for none.
+        deviation: u64,
+    },
 }
+
+/// The largest standard deviation of [`Op::Noise`].
+pub const MAX_DEVIATION: u64 = 1 << 54;
 
 /// Reads the operation inside of another, which has none inside of itself: bytes from anywhere must
 /// not decide how deep a reader calls itself.

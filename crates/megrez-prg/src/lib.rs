@@ -10,6 +10,7 @@
 
 mod chacha;
 pub mod digits;
+pub mod gaussian;
 mod level;
 mod sample;
 

@@ -5,9 +5,9 @@
 //! A suite is a [`Sharing`] and a list of rows. Its steps are those of protocols, but that nothing
 //! is masked or sent.
 
-use crate::local;
 use crate::protocol::{self, Security};
 use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified};
+use crate::{local, sharing};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Gives, Op, Value};
@@ -140,6 +140,7 @@ suite_of_steps! { Clear, refuse =>
     11 = AddBits,
     12 = Lookup,
     13 = Winner,
+    14 = Noise,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {
@@ -151,6 +152,10 @@ fn refuse(call: Call<'_>) -> Unsupported {
 trait Plain<'a, W: Word, D: Device>: Sized {
     /// The call, if it is one of this primitive.
     fn of(call: Call<'a>) -> Option<Self>;
+    /// What it draws before it computes, and then computes on as well.
+    fn drawn(&self, _: &mut Party<D>) -> Result<Option<Data<W, D>>, Error> {
+        Ok(None)
+    }
     /// The result.
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error>;
 }
@@ -169,7 +174,8 @@ impl<'a, W: Word, D: Device, T: Plain<'a, W, D>> OnlineStep<'a, Clear<W, D>> for
         party: &mut Party<D>,
         operands: Operands<'_, Clear<W, D>>,
     ) -> Result<Made<Clear<W, D>>, Error> {
-        let x: Vec<&Data<W, D>> = operands.inputs.iter().map(|(_, x)| *x).collect();
+        let drawn = self.drawn(party)?;
+        let x: Vec<&Data<W, D>> = operands.inputs.iter().map(|(_, x)| *x).chain(&drawn).collect();
         Ok((self.compute(party.device(), &x)?, None))
     }
 }
@@ -201,6 +207,23 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Constant<'a> {
     fn compute(&self, device: &D, _: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
         let Op::Constant { words, .. } = self.0.op else { unreachable!("seen before") };
         Ok(Data::Ring(local::constant(device, self.0.shape(), words)?))
+    }
+}
+
+/// Noise: one party draws what two do elsewhere.
+pub struct Noise<'a>(sharing::Noise<'a>);
+
+impl<'a, W: Word, D: Device> Plain<'a, W, D> for Noise<'a> {
+    fn of(call: Call<'a>) -> Option<Self> {
+        sharing::Noise::of_call(call).map(Noise)
+    }
+
+    fn drawn(&self, party: &mut Party<D>) -> Result<Option<Data<W, D>>, Error> {
+        Ok(Some(Data::Ring(Tensor::new(self.0.shape().clone(), self.0.own(party, 2)?))))
+    }
+
+    fn compute(&self, _: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        Ok(x[0].clone())
     }
 }
 

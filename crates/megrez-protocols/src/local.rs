@@ -134,6 +134,7 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         Op::Mul | Op::And if call.inputs.len() > 2 => two_at_a_time(suite),
         Op::Maximum(_) => format!("{suite} has no maximum of all pairs: use --pool tournament"),
         op if is_table(op) => no_tables(suite),
+        Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
         other => format!("{suite} has no {other:?}"),
     })
 }

@@ -113,6 +113,7 @@ impl Case {
 pub fn name(op: &Op) -> &'static str {
     match op {
         Op::Constant { .. } => "Constant",
+        Op::Noise { .. } => "Noise",
         Op::Combine { .. } => "Combine",
         Op::View(_) => "View",
         Op::Concat { .. } => "Concat",
@@ -145,8 +146,9 @@ pub fn name(op: &Op) -> &'static str {
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 28] = [
+pub const NAMES: [&str; 29] = [
     "Constant",
+    "Noise",
     "Combine",
     "View",
     "Concat",

@@ -331,6 +331,12 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", Op::And, &[&[turned], &bits[1..]].concat()).unwrap()
         });
     }
+    // Noise without a deviation is 0 however it is shared.
+    case("noise", false, &[x(full)], &|p, v| {
+        let noise = Op::Noise { shape: [n].into(), frac: f, deviation: 0 };
+        let noise = p.step("noise", noise, &[]).unwrap();
+        p.step("op", Op::Combine { coefficients: vec![1, 1], constant: 0 }, &[v[0], noise]).unwrap()
+    });
     // Values by their bits.
     case("words/a2b", false, &[x(full)], &|p, v| p.step("op", Op::ToBits, v).unwrap());
     case("words/adder", false, &[x(full), y(full)], &|p, v| {

@@ -6,11 +6,13 @@
 //! Backward compares nothing: the bits of ReLUs and pools are those of the forward pass.
 
 mod optimiser;
+mod privacy;
 mod step;
 mod update;
 
 pub use optimiser::{Optimiser, Rate, Squares};
-pub use step::{Loss, Step, Trained, differentiate, forward};
+pub use privacy::Privacy;
+pub use step::{Loss, Step, Trained, differentiate, differentiate_privately, forward};
 pub use update::State;
 
 pub use crate::gradients::{BACKWARD, Gradients};

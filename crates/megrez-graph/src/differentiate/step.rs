@@ -1,5 +1,6 @@
 //! A step of training as one graph.
 
+use super::privacy::{Privacy, private};
 use super::update::{Lasts, State};
 use super::{Optimiser, gradients};
 use crate::gradients::list;
@@ -58,6 +59,8 @@ pub struct Step {
     pub batch: usize,
     /// What it makes small.
     pub loss: Loss,
+    /// What its weights may tell of a row; `None` if that is not bounded.
+    pub privacy: Option<Privacy>,
 }
 
 impl Step {
@@ -107,24 +110,63 @@ pub fn differentiate(
     trained: &Trained,
     optimiser: Optimiser,
 ) -> Result<Step, Problems> {
+    make(model, loss, trained, optimiser, None)
+}
+
+/// As [`differentiate`], with a bound on what the weights tell of a row. The loss is not bounded.
+///
+/// # Errors
+/// As [`differentiate`]; and every trained weight whose gradient is not made of one vector, or a
+/// product of two, for each row: dense layers are, convolutions are not.
+pub fn differentiate_privately(
+    model: &Graph,
+    loss: Loss,
+    trained: &Trained,
+    optimiser: Optimiser,
+    privacy: Privacy,
+) -> Result<Step, Problems> {
+    make(model, loss, trained, optimiser, Some(privacy))
+}
+
+fn make(
+    model: &Graph,
+    loss: Loss,
+    trained: &Trained,
+    optimiser: Optimiser,
+    privacy: Option<Privacy>,
+) -> Result<Step, Problems> {
     let Untied { mut graph, output: logits, labels, inputs, mut state } = untie(model, loss, trained, true)?;
     let (batch, labels) = (graph.shape(logits).dims()[0], labels.expect("they were asked for"));
     graph.outputs.clear();
     let lasts = Lasts::new(&mut graph, optimiser, &mut state)?;
     let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
     let found = gradients(&mut graph, logits, delta, &inputs)?;
-    for (i, (&weight, gradient)) in inputs.iter().zip(&found).enumerate() {
-        let name = state[i].name.clone();
-        let Some(gradient) = *gradient else {
+    let mut of_weights = vec![];
+    for (state, gradient) in state.iter().zip(found) {
+        let Some(gradient) = gradient else {
             let refusal = Refusal::new("does not reach the loss", "train only what does");
-            return Err(refusal.because(Cause::Invalid).at(&name, "").into());
+            return Err(refusal.because(Cause::Invalid).at(&state.name, "").into());
         };
-        let step = lasts.step(&mut graph, optimiser, batch, (&name, i), [weight, gradient])?;
+        of_weights.push((state.name.clone(), gradient));
+    }
+    if let Some(privacy) = privacy {
+        let data: Vec<Id> = graph.inputs.iter().copied().filter(|id| is_data(&graph, *id, &state)).collect();
+        let noisy = private(&mut graph, privacy, batch, &data, &of_weights)?;
+        of_weights.iter_mut().zip(noisy).for_each(|((_, gradient), noisy)| *gradient = noisy);
+    }
+    for (i, (&weight, (name, gradient))) in inputs.iter().zip(&of_weights).enumerate() {
+        let step = lasts.step(&mut graph, optimiser, batch, (name, i), [weight, *gradient])?;
         let moved = graph.add(&format!("moved.{name}"), "Sub", &[weight, step], Attributes::none())?;
-        graph.output(&name, moved);
+        graph.output(name, moved);
     }
     graph.output(Step::LOSS, mean);
-    Ok(Step { graph, state, batch, loss })
+    Ok(Step { graph, state, batch, loss, privacy })
+}
+
+/// Whether an input is a row's data: no label, and nothing that lasts.
+fn is_data(graph: &Graph, id: Id, state: &[State]) -> bool {
+    let name = &graph.value(id).name;
+    name != Step::LABELS && state.iter().all(|state| state.name != *name)
 }
 
 /// A model whose trained weights are inputs, `w.` and their names: what a step of training begins

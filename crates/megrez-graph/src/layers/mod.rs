@@ -36,6 +36,7 @@ mod pad;
 mod picked;
 mod pieces;
 mod polynomial;
+mod private;
 mod published;
 mod rank;
 mod rearrange;
@@ -81,6 +82,7 @@ pub(crate) use lines::Lines;
 pub(crate) use max_pool_grad::MAX_POOL_GRAD;
 pub(crate) use picked::PICKED;
 pub(crate) use polynomial::POLYNOMIAL;
+pub(crate) use private::{NOISY_SUM, ROW_SCALE};
 pub(crate) use published::PUBLISHED;
 pub(crate) use rank::{MOST as MOST_RANKED, RANK};
 pub(crate) use relu_grad::RELU_GRAD;
@@ -168,6 +170,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Mod", known::modulo),
     ("Mul", arithmetic::mul),
     ("Neg", arithmetic::neg),
+    (NOISY_SUM, private::noisy_sum),
     ("Not", known::not),
     ("Or", known::or),
     ("Pad", pad::pad),
@@ -188,6 +191,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Reshape", rearrange::reshape),
     (ROTATION, rotation::rotation),
     ("Round", compare::round),
+    (ROW_SCALE, private::row_scale),
     ("Shape", shape::shape),
     ("Sigmoid", sigmoid::sigmoid),
     ("Sign", compare::sign),
@@ -214,7 +218,7 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 34] = [
+const INTERNAL: [&str; 36] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
@@ -237,12 +241,14 @@ const INTERNAL: [&str; 34] = [
     UPDATE,
     MASKED,
     NOT_NEGATIVE,
+    NOISY_SUM,
     NOT_ZERO,
     PICKED,
     POLYNOMIAL,
     POSITIVE,
     PUBLISHED,
     RANK,
+    ROW_SCALE,
     SCALED_BACK,
     TOWARDS_ZERO,
     TREES,

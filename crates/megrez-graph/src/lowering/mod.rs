@@ -7,6 +7,7 @@ mod guard;
 mod inputs;
 mod operand;
 mod plan;
+mod private;
 mod products;
 mod shapes;
 mod spared;

@@ -427,6 +427,7 @@ fn is_known(op: &Op) -> bool {
     matches!(
         op,
         Op::Constant { .. }
+            | Op::Noise { .. }
             | Op::Combine { .. }
             | Op::View(_)
             | Op::Concat { .. }

@@ -22,7 +22,7 @@ pub use family::{Aby3, TopBit};
 use crate::falcon::{Compare as CompareOpened, Relu as ReluOpened};
 use crate::protocol::{self, Security};
 use crate::rss::{Linear, PublicProduct, refuse};
-use crate::sharing::Constant;
+use crate::sharing::{Constant, Noise};
 use crate::steps::offloaded::Offloaded;
 use crate::steps::product::{Additive, Product};
 use crate::steps::truncate::Truncate;
@@ -62,4 +62,5 @@ suite_of_steps! { Aby3, refuse =>
     14 = FromBits,
     15 = CompareOpened,
     16 = ReluOpened,
+    17 = Noise,
 }

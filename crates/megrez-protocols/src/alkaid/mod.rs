@@ -25,7 +25,7 @@ pub use family::{Alkaid, Protocol};
 
 use crate::protocol::{self, Security};
 use crate::rss::{Linear, PublicProduct, refuse};
-use crate::sharing::Constant;
+use crate::sharing::{Constant, Noise};
 use crate::steps::offloaded::Offloaded;
 use crate::steps::product::{Additive, Product};
 use crate::steps::truncate::Truncate;
@@ -62,4 +62,5 @@ suite_of_steps! { Alkaid, refuse =>
     12 = ToBits,
     13 = AddBits,
     14 = FromBits,
+    15 = Noise,
 }

@@ -17,7 +17,7 @@ use crate::meteor::steps::{
 };
 use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
 use crate::protocol::{self, Security};
-use crate::sharing::Constant;
+use crate::sharing::{Constant, Noise};
 use crate::{Call, Unsupported, local};
 
 /// What the registry says of it.
@@ -57,6 +57,7 @@ suite_of_steps! { AlkaidMasked, refuse =>
     13 = ToBits,
     14 = AddBits,
     15 = FromBits,
+    16 = Noise,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

@@ -27,7 +27,7 @@ pub(crate) use compare::Comparison;
 
 use crate::mrss::{BitLinear, Linear, MaskedReplicated, PublicProduct};
 use crate::protocol::{self, Security};
-use crate::sharing::Constant;
+use crate::sharing::{Constant, Noise};
 use crate::{Call, Unsupported, local};
 use steps::{AddBits, Additive, And, BitToRing, FromBits, Many, Product, Select, ToBits, Truncate};
 
@@ -82,6 +82,7 @@ suite_of_steps! { Meteor, refuse =>
     13 = ToBits,
     14 = AddBits,
     15 = FromBits,
+    16 = Noise,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

@@ -29,7 +29,7 @@ pub use list::{Lists, SignList};
 
 use crate::mss::{BitLinear, Linear, PublicProduct};
 use crate::protocol::{self, Security};
-use crate::sharing::Constant;
+use crate::sharing::{Constant, Noise};
 use crate::{Call, Unsupported, local};
 use bits::{And, BitToRing};
 use lookup::Lookup;
@@ -69,6 +69,7 @@ suite_of_steps! { Mizar, refuse =>
     12 = And,
     13 = Lookup,
     14 = Winner,
+    15 = Noise,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

@@ -7,11 +7,13 @@ mod constant;
 mod input;
 pub mod mrss;
 pub mod mss;
+mod noise;
 pub(crate) mod reveal;
 pub mod rss;
 
 pub(crate) use constant::linear_of_publics;
 pub use constant::{Constant, Publics};
+pub use noise::Noise;
 
 /// The choices that protocols on one sharing make differently.
 pub trait Variant: Clone + Send + Sync + 'static {}

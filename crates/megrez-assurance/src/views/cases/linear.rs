@@ -93,6 +93,23 @@ impl Table {
                 Ok(vec![p.step("turned", Op::View(View::transpose(&[n, 2].into(), &[1, 0])), &[y])?])
             },
         );
+        // Without a deviation: what is drawn is nobody's secret, and how it is shared is the same.
+        self.add(
+            "Noise",
+            "plus x",
+            3,
+            &[1],
+            all(&range(3), 1),
+            |s| words(vec![s[0]]),
+            |p, v, n| {
+                let noise = p.step("op", Op::Noise { shape: [1, n].into(), frac: 0, deviation: 0 }, &[])?;
+                Ok(vec![p.step(
+                    "sum",
+                    Op::Combine { coefficients: vec![1, 1], constant: 0 },
+                    &[v[0], noise],
+                )?])
+            },
+        );
         self.add(
             "Constant",
             "times x",

@@ -9,6 +9,7 @@
 //! Security: `docs/security/meteor.md`.
 
 mod linear;
+mod noise;
 pub(crate) mod sum;
 mod values;
 

@@ -7,6 +7,7 @@
 //! Security: `docs/security/mizar.md`.
 
 mod linear;
+mod noise;
 mod values;
 
 pub use linear::{BitLinear, Linear, PublicProduct};

@@ -8,6 +8,7 @@
 pub(crate) mod bit_shares;
 pub(crate) mod deferred;
 mod linear;
+mod noise;
 mod values;
 
 pub use deferred::Summand;

@@ -1,0 +1,148 @@
+//! A step whose weights tell little of any one row: the gradient of each row is scaled down to a
+//! norm, and noise is added to the sum of a batch ([`crate::layers`]' `RowScale` and `NoisySum`).
+
+use crate::graph::{Attributes, Graph, Id, Node};
+use crate::layers::{NOISY_SUM, ROW_SCALE};
+use crate::problem::{Cause, Problem, Refusal};
+use std::collections::HashSet;
+
+/// How much a row may move the weights, and what hides it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Privacy {
+    /// The largest norm of a row's gradient, over all trained weights: longer ones are scaled down.
+    /// A multiple of 2^−16 from 2^−6 to 64.
+    pub clip: f32,
+    /// The standard deviation of the noise that each of two parties adds to the sum of a batch's
+    /// gradients, over `clip`.
+    pub noise: f32,
+}
+
+/// What activations and gradients are held within before norms are taken of them.
+const BOUND: i64 = 16;
+
+/// How the gradient of a weight is made of the rows of a batch.
+struct OfRows {
+    left: Option<Id>,
+    right: Id,
+    turned: bool,
+}
+
+/// The node that makes a value.
+fn maker(graph: &Graph, id: Id) -> Option<&Node> {
+    graph.nodes.iter().rev().find(|node| node.output == id)
+}
+
+impl OfRows {
+    /// A product of two matrices with a row for each of the batch's, or the sum of the rows of one.
+    fn of(graph: &Graph, gradient: Id, batch: usize) -> Option<Self> {
+        let mut node = maker(graph, gradient)?;
+        while node.op == "Reshape" {
+            node = maker(graph, node.inputs.first().copied()??)?;
+        }
+        let inputs: Vec<Id> = node.inputs.iter().flatten().copied().collect();
+        let by_rows = |id: Id| matches!(graph.shape(id).dims(), &[rows, _] if rows == batch);
+        let int = |name: &str| match node.attributes.0.get(name) {
+            Some(crate::graph::Attribute::Int(i)) => *i,
+            _ => 0,
+        };
+        let product = |left: Id, right: Id| {
+            // The later one is the gradient: it is scaled, the other may be data as it is.
+            let turned = left.0 > right.0;
+            let (left, right) = if turned { (right, left) } else { (left, right) };
+            (by_rows(left) && by_rows(right)).then_some(OfRows { left: Some(left), right, turned })
+        };
+        match (node.op.as_str(), &inputs[..]) {
+            ("Gemm", &[a, b]) if int("transA") == 1 && int("transB") == 0 => product(a, b),
+            ("MatMul", &[a, b]) => {
+                let turned = maker(graph, a).filter(|node| node.op == "Transpose")?;
+                product(turned.inputs.first().copied()??, b)
+            }
+            ("ReduceSum", &[x, ..]) if by_rows(x) => {
+                let axes = match node.attributes.0.get("axes") {
+                    Some(crate::graph::Attribute::Ints(axes)) => axes.clone(),
+                    _ => vec![],
+                };
+                (axes == [0]).then_some(OfRows { left: None, right: x, turned: false })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// In place of gradients their private forms.
+///
+/// # Errors
+/// Every weight whose gradient is not made of one vector, or a product of two, for each row.
+pub(super) fn private(
+    graph: &mut Graph,
+    privacy: Privacy,
+    batch: usize,
+    data: &[Id],
+    gradients: &[(String, Id)],
+) -> Result<Vec<Id>, crate::problem::Problems> {
+    let mut problems: Vec<Problem> = vec![];
+    let mut made = vec![];
+    for (name, gradient) in gradients {
+        match OfRows::of(graph, *gradient, batch) {
+            Some(of) => made.push(of),
+            None => {
+                let refusal = Refusal::new(
+                    "what one row adds to its gradient has no bound here",
+                    "train dense layers alone with privacy: `--only`, or without",
+                );
+                problems.push(refusal.because(Cause::Unsupported).at(name, ""));
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(crate::problem::Problems(problems));
+    }
+    let data = views_of(graph, data);
+    let mut inputs: Vec<Id> = vec![];
+    let mut place = |id: Id| match inputs.iter().position(|&other| other == id) {
+        Some(place) => place as i64,
+        None => {
+            inputs.push(id);
+            inputs.len() as i64 - 1
+        }
+    };
+    let left: Vec<i64> = made.iter().map(|of| of.left.map_or(-1, &mut place)).collect();
+    let right: Vec<i64> = made.iter().map(|of| place(of.right)).collect();
+    let bound = |id: &Id| if data.contains(id) { 0 } else { BOUND };
+    let attributes = Attributes::none()
+        .with("bounds", inputs.iter().map(bound).collect::<Vec<_>>())
+        .with("clip", privacy.clip)
+        .with("left", left)
+        .with("right", right);
+    let factors = graph.add("private.rows", ROW_SCALE, &inputs, attributes)?;
+    let (mut noisy, mut first) = (vec![], 0);
+    for (of, (name, gradient)) in made.iter().zip(gradients) {
+        let vectors: Vec<Id> = of.left.into_iter().chain([of.right]).collect();
+        let bounds = [of.left.as_ref().map_or(0, bound), bound(&of.right)];
+        let shape: Vec<i64> = graph.shape(*gradient).dims().iter().map(|&n| n as i64).collect();
+        let attributes = Attributes::none()
+            .with("bounds", bounds)
+            .with("clip", privacy.clip)
+            .with("first", first)
+            .with("noise", privacy.noise)
+            .with("shape", shape)
+            .with("turned", i64::from(of.turned));
+        first += vectors.len() as i64;
+        let operands: Vec<Id> = [factors].into_iter().chain(vectors).collect();
+        noisy.push(graph.add(&format!("private.{name}"), NOISY_SUM, &operands, attributes)?);
+    }
+    Ok(noisy)
+}
+
+/// Data, and what rearranges it.
+fn views_of(graph: &Graph, data: &[Id]) -> HashSet<Id> {
+    let mut found: HashSet<Id> = data.iter().copied().collect();
+    for node in &graph.nodes {
+        if node.layer.view().is_some()
+            && node.inputs.iter().flatten().next().is_some_and(|x| found.contains(x))
+        {
+            found.insert(node.output);
+        }
+    }
+    found
+}
