@@ -6,7 +6,8 @@
 //! weights are kept ([`stored`]); or only as if ([`mode`]). What it will cost is known before
 //! ([`forecast`]), what it did cost is reported alike everywhere ([`report`]). The
 //! examinations of a model stand beside: layer by layer against the clear ([`check()`]), whether
-//! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), whether parties
+//! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), what weights tell of a row
+//! ([`privacy`]), whether parties
 //! notice damage ([`faults`]). Programs of floating point that no model file describes are
 //! [`float32`].
 //!
@@ -29,6 +30,7 @@ pub mod masks;
 pub mod material;
 pub mod mode;
 pub mod model;
+pub mod privacy;
 pub mod report;
 mod rows;
 mod sampling;

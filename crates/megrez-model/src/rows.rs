@@ -274,12 +274,33 @@ fn walk<'a>(
 fn by_row(marks: &Marks, output: &Revealed, rows: usize) -> bool {
     // What the recipient does along the first dimension mixes rows.
     let within = output.after.iter().all(|after| after.axis() != Some(0));
-    let dims = output.shape.dims();
-    if dims.first() != Some(&rows) || !within {
-        return false;
+    within && apart(marks, &output.shape, rows)
+}
+
+/// Whether row i along the first dimension depends on no other row of the `rows`.
+fn apart(marks: &Marks, shape: &Shape, rows: usize) -> bool {
+    let row = shape.elements() / rows.max(1);
+    shape.dims().first() == Some(&rows)
+        && (0..shape.elements()).all(|i| [NONE, (i / row) as u32 + 1].contains(&marks.at(i)))
+}
+
+/// Which rows the elements of a value depend on.
+pub(crate) struct Depends(Marks);
+
+impl Depends {
+    /// Of some values of a plan.
+    pub(crate) fn of(plan: &Plan, data: &[DataInput], values: &[ValueId]) -> Vec<Depends> {
+        let shapes: Vec<&Shape> = plan.values.iter().map(|v| &v.shape).collect();
+        let steps = plan.steps.iter().map(|s| (effect(&s.op), &s.inputs[..], s.output));
+        let output = |&value: &ValueId| Output { name: String::new(), recipient: String::new(), value };
+        let outputs: Vec<Output> = values.iter().map(output).collect();
+        walk(&shapes, &plan.inputs, data, steps, &outputs).into_iter().map(Depends).collect()
     }
-    let row = output.shape.elements() / rows;
-    (0..output.shape.elements()).all(|i| [NONE, (i / row) as u32 + 1].contains(&marks.at(i)))
+
+    /// Whether row i along the first dimension depends on no other row of the `rows`.
+    pub(crate) fn by_row(&self, shape: &Shape, rows: usize) -> bool {
+        apart(&self.0, shape, rows)
+    }
 }
 
 /// The first output of a plan that is not made row by row, of the `rows` of a run.
