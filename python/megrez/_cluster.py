@@ -215,6 +215,9 @@ class Cluster:
         allow: Sequence[str] = (),
         batches: Sequence[int] | None = None,
         rehearse: int = 200,
+        epsilon: float | None = None,
+        delta: float = 1e-5,
+        clip: float = 1.0,
         callbacks: Sequence[EpochEnd] = (),
         progress: Progress | Literal[True] | None = None,
         wait: bool = True,
@@ -242,6 +245,11 @@ class Cluster:
             allow: the clients who may run it besides this one.
             batches: the batch sizes in which it may be run; by default the model's own.
             rehearse: at most so many steps are rehearsed in the clear, for the plan to be laid out by.
+            epsilon: train with differential privacy: the parties add noise that none of them knows, so that
+                nothing seen of the weights is more than e^epsilon times as likely with one row as with
+                another in its place. Dense layers only, nothing is rehearsed, and `history` is not covered.
+            delta: but with this probability, well below one over the number of rows.
+            clip: the norm to which the gradient of a row is scaled down.
             callbacks: each is called after every epoch with its number, from 0, and its loss.
             progress: called with the number of finished steps; `True` writes a line for people to standard
                 error instead, with the last loss and the time left.
@@ -259,6 +267,7 @@ class Cluster:
             list(only),
             (batch, epochs, rehearse),
             (name, list(allow), [model.batch] if batches is None else list(batches)),
+            None if epsilon is None else (epsilon, delta, clip),
         )
         training = Training(self, bytes(job), name, epochs, own, callbacks, progress)
         return training.wait() if wait else training

@@ -34,6 +34,7 @@ def begin(
     only: Sequence[str],
     size: tuple[int, int, int],
     kept: tuple[str, Sequence[str], Sequence[int]],
+    private: tuple[float, float, float] | None,
 ) -> tuple[bytes, list[str]]: ...
 def boost(
     cluster: Cluster,

@@ -78,6 +78,9 @@ class _OnShares(Trained):
         keep: str | None,
         allow: Sequence[str],
         rehearse: int,
+        epsilon: float | None,
+        delta: float,
+        clip: float,
         activations: _Activations,
         predict_batch: int,
         progress: Progress | Literal[True] | None,
@@ -92,6 +95,9 @@ class _OnShares(Trained):
         self.keep = keep
         self.allow = allow
         self.rehearse = rehearse
+        self.epsilon = epsilon
+        self.delta = delta
+        self.clip = clip
         self.activations = activations
         self.predict_batch = predict_batch
         self.progress = progress
@@ -130,6 +136,9 @@ class _OnShares(Trained):
             keep=self.keep,
             allow=self.allow,
             rehearse=self.rehearse,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            clip=self.clip,
             progress=self.progress,
             wait=False,
         )
@@ -142,10 +151,16 @@ class _OnShares(Trained):
         """How features are standardised: by public ranges, or by what this client's rows say."""
         self.n_features_in_ = rows.shape[1]
         if self.feature_range is None:
+            self._public("feature_range")
             self.mean_ = rows.mean(axis=0)
             self.scale_ = not_zero(rows.std(axis=0))
         else:
             self.mean_, self.scale_ = middle(self.feature_range, rows.shape[1])
+
+    def _public(self, missing: str) -> None:
+        """Refuse bounds of the rows' own where these may tell little of a row."""
+        if self.epsilon is not None:
+            raise InvalidError(f"with epsilon, numbers are scaled by public bounds: give {missing}")
 
     def _standardised(self, rows: _Numbers) -> _Numbers:
         scaled: _Numbers = np.clip((rows - self.mean_) / self.scale_, -_BOUND, _BOUND)
@@ -216,6 +231,10 @@ class LogisticRegression(_OfClasses):
         keep: the name of the kept model; by default one that nothing else has.
         allow: clients who may run it besides this one.
         rehearse: steps that are rehearsed in the clear here, to lay the plan out by: see `Cluster.fit`.
+        epsilon: train with differential privacy, see `Cluster.fit`; features need a `feature_range`, since
+            their own mean would carry each row into all others. Larger batches drown less in the noise.
+        delta: see `Cluster.fit`.
+        clip: see `Cluster.fit`.
         activations: how softmax is computed: `"lookup"` takes half of the rounds, for networks where they
             count, and several times the bytes: see `megrez.compile`.
         predict_batch: rows that go to the parties together in `predict`.
@@ -236,6 +255,9 @@ class LogisticRegression(_OfClasses):
         keep: str | None = None,
         allow: Sequence[str] = (),
         rehearse: int = 200,
+        epsilon: float | None = None,
+        delta: float = 1e-5,
+        clip: float = 1.0,
         activations: _Activations = "minimax",
         predict_batch: int = 64,
         progress: Progress | Literal[True] | None = None,
@@ -251,6 +273,9 @@ class LogisticRegression(_OfClasses):
             keep=keep,
             allow=allow,
             rehearse=rehearse,
+            epsilon=epsilon,
+            delta=delta,
+            clip=clip,
             activations=activations,
             predict_batch=predict_batch,
             progress=progress,
@@ -283,6 +308,9 @@ class MLPClassifier(_OfClasses):
         keep: str | None = None,
         allow: Sequence[str] = (),
         rehearse: int = 200,
+        epsilon: float | None = None,
+        delta: float = 1e-5,
+        clip: float = 1.0,
         activations: _Activations = "minimax",
         predict_batch: int = 64,
         progress: Progress | Literal[True] | None = None,
@@ -298,6 +326,9 @@ class MLPClassifier(_OfClasses):
             keep=keep,
             allow=allow,
             rehearse=rehearse,
+            epsilon=epsilon,
+            delta=delta,
+            clip=clip,
             activations=activations,
             predict_batch=predict_batch,
             progress=progress,
@@ -340,6 +371,9 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         keep: str | None = None,
         allow: Sequence[str] = (),
         rehearse: int = 200,
+        epsilon: float | None = None,
+        delta: float = 1e-5,
+        clip: float = 1.0,
         activations: _Activations = "minimax",
         predict_batch: int = 64,
         progress: Progress | Literal[True] | None = None,
@@ -355,6 +389,9 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
             keep=keep,
             allow=allow,
             rehearse=rehearse,
+            epsilon=epsilon,
+            delta=delta,
+            clip=clip,
             activations=activations,
             predict_batch=predict_batch,
             progress=progress,
@@ -368,6 +405,7 @@ class LinearRegression(_Regressor, _OnShares):  # type: ignore[misc]
         targets = np.asarray(given, np.float64).reshape(len(rows), -1)
         self._learn_scales(rows)
         if self.target_range is None:
+            self._public("target_range")
             self.target_mean_ = targets.mean(axis=0)
             self.target_scale_ = not_zero(np.abs(targets - self.target_mean_).max(axis=0))
         else:

@@ -85,7 +85,8 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     let rate = "2^-5".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
     let optimiser =
         Optimiser::with_momentum(rate, 0.5).map_err(|what| Error::of(ErrorKind::Internal, what))?;
-    let learning = Learning { loss: Loss::CrossEntropy, trained: Trained::All, optimiser, halve_every: None };
+    let (loss, trained) = (Loss::CrossEntropy, Trained::All);
+    let learning = Learning { loss, trained, optimiser, halve_every: None, privacy: None };
     let (graph, runnable) = (build(BATCH)?, [build(TEST)?]);
     let rehearsal = room(&learning.step(&graph)?, options.input_range, 64.0)?;
     let wanted = Wanted {

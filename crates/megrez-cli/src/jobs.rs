@@ -3,7 +3,7 @@
 use crate::cluster::{Needs, There};
 use crate::progress;
 use clap::Args;
-use megrez::train::{Consent, History, Job, JobId, Stage, Standing, history, wait};
+use megrez::train::{Consent, History, Job, JobId, OfJob, Stage, Standing, epsilon, history, of_job, wait};
 use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
 use megrez_service::approval::now_s;
@@ -67,13 +67,22 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
         ));
     }
     let losses = job.opened.iter().any(|opening| opening.every_epoch);
+    let private = of_job(job);
+    if let Some(OfJob { rho, range }) = private {
+        lines.push(format!(
+            "PRIVATE by the plans, as long as no number of a row is larger than {range}: ε = {:.2} at δ = 1e-5 for one row in \
+             another's place (ρ = {rho:.4}){}",
+            epsilon(rho, 1e-5),
+            if losses { "; of the weights, and not of what is opened after every epoch" } else { "" }
+        ));
+    }
     for set in job.data.iter().filter(|set| losses && set.rows < 100) {
         lines.push(format!(
             "WARNING: `{}` has {} rows: whoever knows the others' learns much about each of them from a loss",
             set.name, set.rows
         ));
     }
-    if job.opened.iter().any(|opening| !opening.every_epoch) && job.all_rows() < 1000 {
+    if private.is_none() && job.opened.iter().any(|opening| !opening.every_epoch) && job.all_rows() < 1000 {
         lines.push(format!("WARNING: what is opened at the end can hold what {} rows are", job.all_rows()));
     }
     if let Some(keep) = &job.keep {

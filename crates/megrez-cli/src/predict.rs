@@ -102,7 +102,7 @@ fn made(args: &Predict, cluster: &mut Cluster) -> Result<Job> {
     // How weights moved makes no difference any more.
     let rate: Rate = "2^-4".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
     let optimiser = Optimiser::sgd(rate);
-    let learning = Learning { loss: args.loss, trained, optimiser, halve_every: None };
+    let learning = Learning { loss: args.loss, trained, optimiser, halve_every: None, privacy: None };
     let rehearsal = room(&learning.step(&graph)?, options.input_range, args.room)?;
     let about = format!("predictions of `{stored}`, which is {model}");
     let asked = Asked { model: stored, graph: &graph, learning: &learning, rows, about: &about };

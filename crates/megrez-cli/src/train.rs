@@ -3,9 +3,7 @@
 use crate::progress;
 use crate::train_job;
 use crate::train_options::{Train, load, rehearsal, rows, write_weights};
-use megrez::train::{
-    Clear, Epoch, Learning as How, Rows, Step, Training, accuracy, differentiate, with_weights,
-};
+use megrez::train::{Clear, Epoch, Learning as How, Rows, Step, Training, accuracy, with_weights};
 use megrez::{Backend, Error, ErrorKind, Result};
 use megrez_graph::{Graph, Tensor};
 use megrez_lab::bench::any_model;
@@ -48,7 +46,10 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         write_weights(folder, weights)?;
     }
     let right = match (&test, &trail.weights) {
-        (Some(test), Some(weights)) => Some(accuracy(&with_weights(&model, weights), test)?),
+        (Some(test), Some(weights)) => {
+            let model = any_model(args.model()?, batch.min(test.count().max(1)), args.seed)?;
+            Some(accuracy(&with_weights(&model, weights), test)?)
+        }
         _ => None,
     };
     let dropped = rows.count() - steps as usize * batch;
@@ -63,13 +64,14 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
             json!({ "schema": "megrez.train/1", "model": args.model, "plain": args.plain,
             "protocol": if args.plain { None } else { Some(args.common.protocol()) },
             "insecure": args.common.insecure && !args.plain, "batch": batch, "rows": rows.count(),
-            "dropped": dropped, "epochs": epochs, "accuracy": right,
+            "dropped": dropped, "epochs": epochs, "privacy": args.privacy(), "accuracy": right,
             "cost": trail.last.map(|epoch| epoch.cost), "weights": args.weights_to })
         );
     } else {
         if dropped > 0 {
             println!("{dropped} rows fill no batch and are left out of each epoch");
         }
+        args.guarantee().into_iter().for_each(|line| println!("{line}"));
         right.inspect(|right| println!("accuracy {:.2} %", right * 100.0));
         if let Some(epoch) = &trail.last {
             println!("a step of {batch} rows cost");
@@ -95,7 +97,7 @@ fn stage(args: &Train, epoch: u32) -> usize {
 /// In the clear.
 fn clear(args: &Train, model: &Graph, rows: &Rows, steps: u32) -> Result<Trail> {
     let learning = &args.learning;
-    let steps_of = stages(args, |how| Ok(differentiate(model, how.loss, &how.trained, how.optimiser)?))?;
+    let steps_of = stages(args, |how| how.telling_losses(model, how.optimiser))?;
     let mut clear = Clear::new(&steps_of[0]);
     let mut epochs = vec![];
     for epoch in 0..args.epochs {

@@ -89,6 +89,8 @@ fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Propos
     let me = cluster.name().to_owned();
     let losses_to = match args.job.losses_to.as_deref() {
         Some("nobody") => None,
+        // No noise covers a loss.
+        None if learning.privacy.is_some() => None,
         Some(client) => Some(client.to_owned()),
         None => Some(me.clone()),
     };

@@ -3,7 +3,9 @@
 use crate::cluster::Place;
 use crate::options::Common;
 use clap::Args;
-use megrez::train::{Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, rehearse, room};
+use megrez::train::{
+    Budget, Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, rehearse, room,
+};
 use megrez::{Error, ErrorKind, Result};
 use megrez_graph::{CompileOptions, Graph, Tensor, npy};
 use std::num::NonZeroU32;
@@ -41,6 +43,22 @@ impl Learning {
         Optimiser::named(&self.optimiser, self.rate, self.momentum, self.weight_decay)
             .map_err(|what| Error::of(ErrorKind::Invalid, what))
     }
+}
+
+/// What the weights may tell of a row.
+#[derive(Args)]
+#[command(next_help_heading = "Privacy of rows")]
+pub(crate) struct Private {
+    /// Train with differential privacy: noise, so that no weights are more than e^EPSILON times as
+    /// likely with one row as with another in its place. Dense layers only; losses are not covered.
+    #[arg(long)]
+    pub(crate) epsilon: Option<f64>,
+    /// But with this probability, well below one over the number of rows.
+    #[arg(long, default_value_t = 1e-5, requires = "epsilon")]
+    pub(crate) delta: f64,
+    /// The norm to which the gradient of a row is scaled down.
+    #[arg(long, value_name = "NORM", default_value_t = 1.0, requires = "epsilon")]
+    pub(crate) clip: f32,
 }
 
 #[derive(Args)]
@@ -90,6 +108,8 @@ pub(crate) struct Train {
     #[command(flatten)]
     pub(crate) learning: Learning,
     #[command(flatten)]
+    pub(crate) private: Private,
+    #[command(flatten)]
     pub(crate) job: AsJob,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -108,8 +128,35 @@ impl Train {
         if self.only.is_empty() { Trained::All } else { Trained::Only(self.only.clone()) }
     }
 
+    /// What a row may tell, over all epochs.
+    fn budget(&self) -> Option<Budget> {
+        self.private.epsilon.map(|epsilon| Budget { epsilon, delta: self.private.delta })
+    }
+
+    /// What the trained weights are held to, for programs.
+    pub(crate) fn privacy(&self) -> Option<serde_json::Value> {
+        let Budget { epsilon, delta } = self.budget()?;
+        let noise = self.how().ok()?.privacy?.noise;
+        Some(
+            serde_json::json!({ "epsilon": epsilon, "delta": delta, "clip": self.private.clip, "noise": noise,
+            "losses_covered": false }),
+        )
+    }
+
+    /// The same for people.
+    pub(crate) fn guarantee(&self) -> Option<String> {
+        let Budget { epsilon, delta } = self.budget()?;
+        Some(format!(
+            "the weights have differential privacy: ε = {epsilon}, δ = {delta:.0e}, for one row in another's place; \
+             the losses have none"
+        ))
+    }
+
     pub(crate) fn how(&self) -> Result<How> {
+        let budget = self.budget();
+        let privacy = budget.map(|budget| budget.privacy(self.private.clip, self.epochs)).transpose()?;
         Ok(How {
+            privacy,
             loss: self.learning.loss,
             trained: self.trained(),
             optimiser: self.learning.optimiser()?,
@@ -126,7 +173,15 @@ impl Train {
         let decay = weight_decay.map_or(String::new(), |decay| format!(", weight decay {decay}"));
         let momentum = momentum.map_or(String::new(), |momentum| format!(", momentum {momentum}"));
         let rate = rate.value();
-        format!("{model}, {loss:?}, batch {batch}, {optimiser}, rate {rate}{halved}{momentum}{decay}, {only}")
+        let private = match self.budget() {
+            Some(Budget { epsilon, delta }) => {
+                format!(", (ε, δ) = ({epsilon}, {delta:.0e}) at clip {}", self.private.clip)
+            }
+            None => String::new(),
+        };
+        format!(
+            "{model}, {loss:?}, batch {batch}, {optimiser}, rate {rate}{halved}{momentum}{decay}, {only}{private}"
+        )
     }
 }
 
@@ -157,7 +212,9 @@ pub(crate) fn rehearsal(
     rows: Option<&Rows>,
     options: &CompileOptions,
 ) -> Result<Rehearsal> {
-    let Some(rows) = rows.filter(|_| args.rehearse > 0) else {
+    // What rows have shown would stand in the plan, which no noise covers.
+    let blind = args.rehearse == 0 || step.privacy.is_some();
+    let Some(rows) = rows.filter(|_| !blind) else {
         if !(args.room.is_finite() && args.room >= 1.0) {
             return Err(Error::of(ErrorKind::Invalid, "--room is at least 1"));
         }

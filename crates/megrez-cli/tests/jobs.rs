@@ -251,6 +251,35 @@ fn owners_of_different_columns_and_of_the_labels_train_on_the_same_rows() {
     deployment.cli("bob", "predict --job {}", &[&other]).refused(&["there is no model `digits`"]);
 }
 
+/// An owner reads in the plans themselves what a job's weights may tell of a row; losses, which no
+/// noise covers, are opened to nobody unless somebody asks for them.
+#[test]
+fn a_private_job_says_what_its_plans_guarantee() {
+    let deployment = Deployment::start("");
+    store(&deployment, "bob", "clinic", &part(&deployment, "b", 0, 240), "--allow alice");
+    let job = deployment.folder.path("job");
+    let train = "--json train --batch 120 --epochs 3 --rate 2^-1 --data clinic --epsilon 6 --delta 1e-5";
+    let says = |more: &str| {
+        let line = format!("{train} {more} --propose {{}}");
+        let proposed = deployment.cli("alice", &line, &[&job]).json("megrez.propose/1");
+        proposed["says"].to_string()
+    };
+    let dense = "--model net-a --keep private --run-batch 30";
+    let all = says(&format!("{dense} --losses-to alice"));
+    assert!(all.contains("OPENED to `alice` after every epoch") && all.contains("and not of what"), "{all}");
+    let all = says(dense);
+    assert!(all.contains("PRIVATE by the plans") && all.contains("ε = 6.00 at δ = 1e-5"), "{all}");
+    assert!(!all.contains("OPENED") && all.contains("(ε, δ) = (6, 1e-5)"), "{all}");
+    deployment.cli("bob", "approve --job {} --of clinic", &[&job]).ok();
+    let report = deployment.cli("alice", "--json train --job {}", &[&job]).json("megrez.train-job/1");
+    assert_eq!((report["state"].as_str(), losses_of(&report)), (Some("done"), 0), "{report}");
+    let right = right(&deployment, "alice", "private", 60);
+    assert!(right <= 60, "it answers");
+    // A client's word alone is no guarantee, and what has no bound is refused by name.
+    let line = format!("{train} --model net-b --keep no --propose {{}}");
+    deployment.cli("alice", &line, &[&job]).refused(&["w.conv1", "has no bound", "dense"]);
+}
+
 fn losses_of(report: &Json) -> usize {
     report["losses"].as_array().map_or(0, Vec::len)
 }

@@ -4,12 +4,11 @@
 //! forms that [`choose`] finds for a network), its data is cut into batches ([`batches`]) where no
 //! row depends on another, and it runs on whatever backend there is ([`inference`]), or where its
 //! weights are kept ([`stored`]); or only as if ([`mode`]). What it will cost is known before
-//! ([`forecast`]), what it did cost is reported alike everywhere ([`report`]). The
-//! examinations of a model stand beside: layer by layer against the clear ([`check()`]), whether
-//! every message is masked ([`masks`]), what a run tells whom ([`disclosure`]), what weights tell of a row
-//! ([`privacy`]), whether parties
-//! notice damage ([`faults`]). Programs of floating point that no model file describes are
-//! [`float32`].
+//! ([`forecast`]), what it did cost is reported alike everywhere ([`report`]). The examinations of
+//! a model stand beside: layer by layer against the clear ([`check()`]), whether every message is
+//! masked ([`masks`]), what a run tells whom ([`disclosure`]), what weights tell of a row
+//! ([`privacy`]), whether parties notice damage ([`faults`]). Programs of floating point that no
+//! model file describes are [`float32`].
 //!
 //! Programs use this through the facade, `megrez`, which alone promises its names.
 

@@ -539,8 +539,8 @@ mod tests {
                     || name == "coefficient" && step.name.contains("/factor");
                 assert!(weaker || harmless, "{}: {name} passes", step.name);
             }
-            // Each operand in the place of each other of its type. What is held may be anything, and
-            // so may be what is held in its place.
+            // Each operand in the place of each other of its type. What is held may be anything,
+            // and so may be what is held in its place.
             let held = ["rounded", "above-low", "not-below-low", "below-high", "not-above-high", "bounded"];
             if held.iter().any(|name| step.name.starts_with(&format!("private.rows/{name}"))) {
                 continue;

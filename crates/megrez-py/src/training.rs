@@ -6,8 +6,8 @@ use crate::error::{error, refused};
 use crate::model::Model;
 use crate::wait::wait;
 use megrez::train::{
-    Boosting, Course, Form, Grows, Job, Learning, Network, NewRows, Optimiser, Rehearsal, Rows, Stands,
-    Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
+    Boosting, Budget, Course, Form, Grows, Job, Learning, Network, NewRows, Optimiser, Rehearsal, Rows,
+    Stands, Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
 };
 use megrez::{CompileRequest, Error, ErrorKind, Recipe, Result};
 use megrez_graph::{Activations, CompileOptions, Interval, Tensor};
@@ -28,6 +28,7 @@ pub fn begin<'py>(
     only: Vec<String>,
     size: (usize, u32, usize),
     kept: (String, Vec<String>, Vec<usize>),
+    private: Option<(f64, f64, f32)>,
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
     let (
         (loss, rate, momentum, decay, halve_every, optimiser),
@@ -49,7 +50,10 @@ pub fn begin<'py>(
     let rate = rate.parse().map_err(refused)?;
     let optimiser = Optimiser::named(&optimiser, rate, momentum, decay).map_err(refused)?;
     let trained = if only.is_empty() { Trained::All } else { Trained::Only(only) };
-    let learning = Learning { loss, trained, optimiser, halve_every: NonZeroU32::new(halve_every) };
+    let privacy = |(epsilon, delta, clip)| Budget { epsilon, delta }.privacy(clip, epochs);
+    let privacy = private.map(privacy).transpose().map_err(error)?;
+    let halve_every = NonZeroU32::new(halve_every);
+    let learning = Learning { loss, trained, optimiser, halve_every, privacy };
     let graphs = model.graphs([vec![batch], batches].concat());
     let work = move |_: &_| -> Result<_> {
         let (mut graphs, recipe) = graphs()?;
@@ -59,11 +63,13 @@ pub fn begin<'py>(
         let runnable = graphs.split_off(1);
         let graph = graphs.remove(0);
         let (step, rows) = (learning.step(&graph)?, Rows::new(&graph, loss, inputs.clone(), labels.clone())?);
-        let rehearsal = match rehearsed {
-            0 => room(&step, options.input_range, 64.0)?,
-            _ => rehearse(&step, rows.batches(batch, epochs, 1).take(rehearsed))?,
+        // What rows have shown would stand in the plan, which no noise covers.
+        let blind = rehearsed == 0 || learning.privacy.is_some();
+        let rehearsal = match blind {
+            true => room(&step, options.input_range, 64.0)?,
+            false => rehearse(&step, rows.batches(batch, epochs, 1).take(rehearsed))?,
         };
-        let rehearsal = rehearsal.with_labels_of(&rows);
+        let rehearsal = if learning.privacy.is_some() { rehearsal } else { rehearsal.with_labels_of(&rows) };
         let form = Form {
             protocol: protocol.clone(),
             ring: options.ring,

@@ -1,6 +1,6 @@
 //! Rows with labels, and batches of them.
 
-use crate::{Loss, Optimiser, State, Step, Trained, differentiate};
+use crate::{Loss, Optimiser, Privacy, State, Step, Trained, differentiate, differentiate_privately};
 use megrez_graph::differentiate::forward;
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
@@ -17,6 +17,8 @@ pub struct Learning {
     pub optimiser: Optimiser,
     /// After so many epochs the rate is halved, again and again; `None` for a rate that stays.
     pub halve_every: Option<NonZeroU32>,
+    /// What the weights may tell of a row; `None` if that is not bounded.
+    pub privacy: Option<Privacy>,
 }
 
 /// What a job trains: its steps, and what is kept of it.
@@ -75,7 +77,19 @@ impl Learning {
     /// # Errors
     /// Every layer that has no backward.
     pub fn step_of(&self, model: &Graph, optimiser: Optimiser) -> Result<Step> {
-        Ok(differentiate(model, self.loss, &self.trained, optimiser)?.adding_up_losses()?)
+        Ok(self.telling_losses(model, optimiser)?.adding_up_losses()?)
+    }
+
+    /// As [`step_of`](Self::step_of), of a step that reveals the loss of its batch: for the clear.
+    ///
+    /// # Errors
+    /// Every layer that has no backward.
+    pub fn telling_losses(&self, model: &Graph, optimiser: Optimiser) -> Result<Step> {
+        let (loss, trained) = (self.loss, &self.trained);
+        Ok(match self.privacy {
+            None => differentiate(model, loss, trained, optimiser)?,
+            Some(privacy) => differentiate_privately(model, loss, trained, optimiser, privacy)?,
+        })
     }
 
     /// What the optimiser is, for how many epochs, in their order.
@@ -266,8 +280,13 @@ mod tests {
         let stages = |rate: &str, every: Option<u32>, epochs| {
             let optimiser = Optimiser::sgd(rate.parse().unwrap());
             let halve_every = every.and_then(NonZeroU32::new);
-            let learning =
-                Learning { loss: Loss::MeanSquares, trained: Trained::All, optimiser, halve_every };
+            let learning = Learning {
+                loss: Loss::MeanSquares,
+                trained: Trained::All,
+                optimiser,
+                halve_every,
+                privacy: None,
+            };
             learning.stages(epochs).map(|stages| {
                 stages.into_iter().map(|(o, epochs)| (o.rate.to_string(), epochs)).collect::<Vec<_>>()
             })

@@ -12,6 +12,7 @@ mod boosting;
 mod data;
 mod job;
 mod predict;
+mod privacy;
 mod rehearsal;
 mod session;
 mod stored;
@@ -21,11 +22,13 @@ pub use data::{Course, Learning, Network, Rows, accuracy, with_weights};
 pub use job::{History, Proposal, Wanted, fresh, history, propose, wait};
 pub use megrez_graph::boosting::{Boosting, Objective};
 pub use megrez_graph::differentiate::{
-    BACKWARD, Loss, Optimiser, Rate, Squares, State, Step, Trained, differentiate,
+    BACKWARD, Loss, Optimiser, Privacy, Rate, Squares, State, Step, Trained, differentiate,
+    differentiate_privately,
 };
 pub use megrez_service::client::Standing;
 pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Stage, Stands, ids};
 pub use predict::{Asked, PREDICTED, propose_predictions};
+pub use privacy::{Budget, OfJob, epsilon, of_job, rho};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};
 pub use session::{Epoch, Training, compile};
 pub use stored::{Form, NewRows, ROWS, StoredRows, describe_rows, upload_rows};

@@ -1,10 +1,11 @@
 //! The loop: the weights are shared once and stay with the parties from step to step; batches are
 //! inputs; what is revealed is the mean loss of an epoch, and the weights when they are asked for.
 
-use crate::{Rehearsal, State, Step};
+use crate::{Privacy, Rehearsal, State, Step, privacy};
 use megrez_graph::lower::DataInput;
 use megrez_graph::{Comparison, CompileOptions, Interval, ListStyle, PoolForm, RangePolicy, Tensor};
 use megrez_model::fixed::FixedModel;
+use megrez_model::privacy::guarantee;
 use megrez_model::report::Cost;
 use megrez_plan::{Fewest, Input, KEPT, Kind, Op, Plan, ValueId};
 use megrez_ring::{decode_words, encode_words};
@@ -40,7 +41,25 @@ pub fn compile(
         deep_frac: None,
         ..options.clone()
     };
-    FixedModel::new(&step.graph, client, &options)
+    let model = FixedModel::new(&step.graph, client, &options)?;
+    if let Some(privacy) = step.privacy.filter(|privacy| privacy.noise > 0.0) {
+        holds(&model, privacy)?;
+    }
+    Ok(model)
+}
+
+/// Makes sure that a plan bounds what its weights tell of a row as it is said to: from the plan.
+fn holds(model: &FixedModel, privacy: Privacy) -> Result<()> {
+    let (compiled, losses) = (&model.compiled, [Step::LOSS, Step::LOSS_SO_FAR]);
+    let unsupported = |what: String| {
+        let what = format!("what the weights would tell of a row has no bound: {what}");
+        Error::of(ErrorKind::Unsupported, what)
+    };
+    let found = guarantee(&compiled.plan, &compiled.data_inputs, &losses).map_err(unsupported)?;
+    match found.rho() <= privacy::rho(privacy.noise.into()) * (1.0 + 1e-6) {
+        true => Ok(()),
+        false => Err(Error::of(ErrorKind::Internal, "the plan has less noise than it was made for")),
+    }
 }
 
 /// What the rehearsal says of the state.

@@ -39,6 +39,10 @@ pub(crate) const NOISY_SUM: &str = "NoisySum";
 /// Fraction bits of factors.
 const FACTOR_BITS: u32 = 10;
 
+/// Fraction bits that gradients of rows have less than other numbers: noise is far above them, and
+/// the sum leaves room for momentum.
+const FEWER_BITS: u32 = 4;
+
 /// The clip is a multiple of 2^−16.
 const CLIP_BITS: u32 = 16;
 
@@ -171,13 +175,17 @@ impl Layer for RowScale {
         if cx.ring() != 64 {
             return refuse("bounds what a row tells", "use the 64-bit ring");
         }
+        let fine = |i: usize| match self.pairs.iter().any(|pair| pair.right == i) {
+            true => f.saturating_sub(FEWER_BITS),
+            false => f,
+        };
         let mut held = vec![];
-        for (input, bound) in inputs.iter().zip(&self.bounds) {
+        for (i, (input, bound)) in inputs.iter().zip(&self.bounds).enumerate() {
             let x = input.secret()?;
             held.push(match bound {
                 Some(bound) => {
-                    let x = cx.rounded("rounded", x, f)?;
-                    cx.bounded(&x, bound << f)?
+                    let x = cx.rounded("rounded", x, fine(i))?;
+                    cx.bounded(&x, bound << fine(i))?
                 }
                 None if cx.is_data(x) && cx.frac_of(x) == f => x.clone(),
                 None => return refuse("bounds data that is computed", ""),
@@ -185,17 +193,22 @@ impl Layer for RowScale {
         }
         // ‖x‖² in whole numbers, at most, and how many fraction bits that leaves for ‖g‖².
         let most = |cx: &Lowering, x: &Secret| {
-            let one = i128::from(x.range.magnitude() as u64 >> f) + 1;
+            let one = i128::from(x.range.magnitude() as u64 >> cx.frac_of(x)) + 1;
             one * one * cx.shape(x).dims()[1] as i128 + 1
         };
         let of = |pair: &Pair| pair.left.map_or(1, |l| most(cx, &held[l])) * most(cx, &held[pair.right]);
         let total: i128 = self.pairs.iter().map(of).sum();
         let room = 61u32.saturating_sub(i128::BITS - total.leading_zeros());
-        let frac = room.min(2 * f);
-        let (of_left, of_right) = ((frac / 2).saturating_sub(4), frac - (frac / 2).saturating_sub(4));
+        let most_of = |i: usize| 2 * cx.frac_of(&held[i]);
+        let most_left = self.pairs.iter().filter_map(|pair| pair.left).map(most_of).min().unwrap_or(0);
+        let most_right = self.pairs.iter().map(|pair| most_of(pair.right)).min().unwrap_or(0);
+        let of_right = (room / 2 + 4).min(most_right);
+        let of_left = room.saturating_sub(of_right).min(most_left).min(f);
+        let frac = of_left + of_right;
         // The clip's square has to be some words, or steps are none.
         let clip_square = (i128::from(self.clip * self.clip) << frac) >> (2 * CLIP_BITS);
-        if of_left < 4 || of_right > 2 * f || clip_square < 1 << 6 {
+        let products = self.pairs.iter().any(|pair| pair.left.is_some());
+        if products && of_left < 4 || clip_square < 1 << 6 {
             return refuse(
                 "has no room for the norm of a row's gradient",
                 "use a larger clip, or narrower layers",
