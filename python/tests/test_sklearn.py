@@ -94,6 +94,19 @@ def test_a_line_comes_near_to_least_squares(processes: megrez.Cluster) -> None:
         two.set_params(target_range=(0, 400)).fit(rows, both)
 
 
+def test_privacy_takes_public_scales(processes: megrez.Cluster) -> None:
+    rows, kinds, held_out, wanted = flowers()
+    options: dict[str, Any] = {"max_iter": 10, "batch_size": len(rows), "random_state": 0}
+    private = LogisticRegression(processes, **options, learning_rate_init=4.0, epsilon=20.0)
+    with pytest.raises(megrez.InvalidError, match="public bounds: give feature_range"):
+        private.fit(rows, kinds)
+    private.set_params(feature_range=(0.0, 8.0))
+    assert private.fit(rows, kinds).score(held_out, wanted) > 0.5
+    line = LinearRegression(processes, epsilon=1.0, feature_range=(0.0, 8.0))
+    with pytest.raises(megrez.InvalidError, match="give target_range"):
+        line.fit(rows, rows[:, 0])
+
+
 def test_pipelines_and_searches_take_them(processes: megrez.Cluster) -> None:
     rows, kinds, held_out, wanted = flowers()
     model = LogisticRegression(processes, max_iter=5, rehearse=5, random_state=0)

@@ -106,6 +106,28 @@ def test_rates_fall_weights_decay_and_targets_are_any_numbers(
         processes.fit(model, rows, targets, batch=2, weight_decay=0.3)
 
 
+def test_weights_that_tell_little_of_a_row(
+    processes: megrez.Cluster, small: megrez.Model, images: Array, labels: Array
+) -> None:
+    model = megrez.compile(perceptron([8, 2], None), batch=4)
+    random = np.random.default_rng(0)
+    rows = random.uniform(-1, 1, (256, 8))
+    kinds = (rows @ np.linspace(-1, 1, 8) > 0).astype(np.float32)
+    training = processes.fit(model, rows, kinds, epochs=8, batch=256, rate=2, epsilon=8.0, delta=1e-5)
+    right = processes.run_stored(training.model, rows, batch=4).output.argmax(axis=1) == kinds
+    assert right.mean() > 0.75
+    # Another fit has other noise.
+    losses = training.history["loss"]
+    again = processes.fit(model, rows, kinds, epochs=8, batch=256, rate=2, epsilon=8.0)
+    assert max(abs(np.subtract(again.history["loss"], losses))) > 1e-4
+    with pytest.raises(megrez.UnsupportedError, match="has no bound here"):
+        processes.fit(small, images[:60], labels[:60], batch=20, epsilon=1.0)
+    with pytest.raises(megrez.InvalidError, match="epsilon is above 0"):
+        processes.fit(model, rows, kinds, epsilon=0.0)
+    with pytest.raises(megrez.InvalidError, match="the clip is from"):
+        processes.fit(model, rows, kinds, epsilon=1.0, clip=1000.0)
+
+
 def test_a_job_runs_over_the_links_of_its_cluster() -> None:
     model = megrez.compile(perceptron([2, 2], None), batch=2)
     rows = np.array([[0, 1], [1, 0]])

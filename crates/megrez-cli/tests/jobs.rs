@@ -2,7 +2,9 @@
 //! resuming.
 
 use crate::common::{Deployment, HANG, example};
+use megrez::train::{Job, Opening, of_job};
 use megrez_graph::{Tensor, npy};
+use megrez_plan::Plan;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -275,6 +277,23 @@ fn a_private_job_says_what_its_plans_guarantee() {
     assert_eq!((report["state"].as_str(), losses_of(&report)), (Some("done"), 0), "{report}");
     let right = right(&deployment, "alice", "private", 60);
     assert!(right <= 60, "it answers");
+    // Read from the plans, and from what is opened and kept beside them.
+    let made = Job::from_bytes(&std::fs::read(&job).unwrap()).unwrap();
+    assert!(of_job(&made).is_some_and(|of| of.rho > 0.5 && of.rho < 1.0 && of.range >= 1.0));
+    let loss = |every_epoch| {
+        let (state, recipient) = ("loss.so-far".to_owned(), "alice".to_owned());
+        Job { opened: vec![Opening { state, recipient, every_epoch }], ..made.clone() }
+    };
+    assert_eq!((of_job(&loss(true)), of_job(&loss(false))), (of_job(&made), None));
+    let mut keeps_losses = made.clone();
+    let plan = &mut keeps_losses.keep.as_mut().unwrap().plans[0].plan;
+    let mut other = Plan::from_bytes(plan).unwrap();
+    other.inputs[0].name = "loss.so-far".into();
+    *plan = other.to_bytes();
+    assert_eq!(of_job(&keeps_losses), None);
+    let mut twice = made.clone();
+    twice.stages.push(twice.stages[0].clone());
+    assert_eq!(of_job(&twice).unwrap().rho, 2.0 * of_job(&made).unwrap().rho);
     // A client's word alone is no guarantee, and what has no bound is refused by name.
     let line = format!("{train} --model net-b --keep no --propose {{}}");
     deployment.cli("alice", &line, &[&job]).refused(&["w.conv1", "has no bound", "dense"]);

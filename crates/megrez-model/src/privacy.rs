@@ -113,6 +113,9 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(plan: &'a Plan, data: &'a [DataInput]) -> No<Self> {
+        if plan.ring != 64 {
+            return no("its ring has not 64 bits");
+        }
         let of = |name: &str| data.iter().find(|input| input.name == name);
         let rows: HashMap<ValueId, &DataInput> =
             plan.inputs.iter().filter_map(|input| Some((input.value, of(&input.name)?))).collect();

@@ -8,7 +8,6 @@
 //! discrete distribution Canonne, Kamath, Steinke 2020, Theorem 14). Nothing is gained from rows
 //! being sampled: the parties know who shares a batch with whom.
 
-use crate::stored::ROWS;
 use megrez_graph::Interval;
 use megrez_graph::differentiate::{Privacy, Step};
 use megrez_graph::lower::DataInput;
@@ -108,13 +107,24 @@ pub struct OfJob {
 }
 
 /// What a job guarantees by its plans alone, whatever its client says of them; `None` if nothing.
-/// Losses are not covered.
+/// Not covered is what is added up and opened after every epoch; the kept model must not read it.
 pub fn of_job(job: &Job) -> Option<OfJob> {
+    let each = job.opened.iter().filter(|opening| opening.every_epoch).map(|opening| opening.state.as_str());
+    let losses: Vec<&str> = each.chain([Step::LOSS_SO_FAR]).collect();
+    if job.opened.iter().any(|opening| !opening.every_epoch && losses.contains(&opening.state.as_str())) {
+        return None;
+    }
+    for model in job.keep.iter().flat_map(|keep| &keep.plans) {
+        let plan = Plan::from_bytes(&model.plan).ok()?;
+        if plan.inputs.iter().any(|input| losses.contains(&input.name.as_str())) {
+            return None;
+        }
+    }
     let mut all = OfJob { rho: 0.0, range: f64::INFINITY };
     for stage in &job.stages {
         let plan = Plan::from_bytes(&stage.step).ok()?;
         let rows = |range: f64| -> Vec<DataInput> {
-            let inputs = plan.inputs.iter().filter(|input| ROWS.contains(&input.name.as_str()));
+            let inputs = plan.inputs.iter().filter(|input| job.rows.contains(&input.name));
             let data = |name: &String, shape: &Shape| {
                 let (name, shape, range) = (name.clone(), shape.clone(), Interval::abs(range));
                 DataInput { name, shape, frac: 0, range, tokens: None, table: None }
@@ -122,7 +132,7 @@ pub fn of_job(job: &Job) -> Option<OfJob> {
             inputs.map(|input| data(&input.name, &plan.value(input.value).shape)).collect()
         };
         // The largest power of two that leaves room for all norms.
-        let of = |bits: u32| guarantee(&plan, &rows(f64::from(1 << bits)), &[Step::LOSS_SO_FAR]).ok();
+        let of = |bits: u32| guarantee(&plan, &rows(f64::from(1 << bits)), &losses).ok();
         let (range, found) = (0..20).rev().find_map(|bits| Some((f64::from(1 << bits), of(bits)?)))?;
         all.rho += f64::from(stage.epochs) * found.rho();
         all.range = all.range.min(range);
