@@ -133,9 +133,10 @@ impl Train {
         self.private.epsilon.map(|epsilon| Budget { epsilon, delta: self.private.delta })
     }
 
-    /// What the trained weights are held to, for programs.
+    /// What the trained weights are held to, for programs. In the clear noise is a floating-point
+    /// number, whose low bits hide nothing.
     pub(crate) fn privacy(&self) -> Option<serde_json::Value> {
-        let Budget { epsilon, delta } = self.budget()?;
+        let Budget { epsilon, delta } = self.budget().filter(|_| !self.plain)?;
         let noise = self.how().ok()?.privacy?.noise;
         Some(
             serde_json::json!({ "epsilon": epsilon, "delta": delta, "clip": self.private.clip, "noise": noise,
@@ -145,7 +146,7 @@ impl Train {
 
     /// The same for people.
     pub(crate) fn guarantee(&self) -> Option<String> {
-        let Budget { epsilon, delta } = self.budget()?;
+        let Budget { epsilon, delta } = self.budget().filter(|_| !self.plain)?;
         Some(format!(
             "the weights have differential privacy: ε = {epsilon}, δ = {delta:.0e}, for one row in another's place; \
              the losses have none"

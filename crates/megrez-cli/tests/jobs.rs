@@ -271,6 +271,9 @@ fn a_private_job_says_what_its_plans_guarantee() {
     assert!(all.contains("OPENED to `alice` after every epoch") && all.contains("and not of what"), "{all}");
     let all = says(dense);
     assert!(all.contains("PRIVATE by the plans") && all.contains("ε = 6.00 at δ = 1e-5"), "{all}");
+    // The same model and options are the same plan: noise has no part in how it is laid out.
+    let plan = |all: &str| all.split_once("a step is the plan ").unwrap().1[..64].to_owned();
+    assert_eq!(plan(&all), plan(&says(dense)));
     assert!(!all.contains("OPENED") && all.contains("(ε, δ) = (6, 1e-5)"), "{all}");
     deployment.cli("bob", "approve --job {} --of clinic", &[&job]).ok();
     let report = deployment.cli("alice", "--json train --job {}", &[&job]).json("megrez.train-job/1");

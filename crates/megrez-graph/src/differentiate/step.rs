@@ -5,7 +5,7 @@ use super::update::{Lasts, State};
 use super::{Optimiser, gradients};
 use crate::gradients::list;
 use crate::graph::{Attributes, Graph, Id, Node};
-use crate::layers::{AFFINE, CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
+use crate::layers::{AFFINE, CROSS_ENTROPY, NOISY_SUM, SOFTMAX_CROSS_ENTROPY};
 use crate::passes::{
     LAYER_NORM_SCALE, fuse_gelu, fuse_layer_norm, fuse_masks, fuse_swish, pool_before_activation,
     remove_dead, remove_identities, rewrite::Rewrite, split_layer_norm,
@@ -74,6 +74,24 @@ impl Step {
     /// What is kept under which name, for [`CompileOptions::kept`](crate::CompileOptions::kept).
     pub fn kept(&self) -> BTreeMap<String, String> {
         self.state.iter().map(|state| (state.name.clone(), state.name.clone())).collect()
+    }
+
+    /// The same step without noise: what it computes does not depend on chance.
+    ///
+    /// # Errors
+    /// Never, of a step that was made here.
+    pub fn without_noise(&self) -> Result<Self, Problem> {
+        let mut rewrite = Rewrite::new(&self.graph)?;
+        for node in &self.graph.nodes {
+            if node.op != NOISY_SUM {
+                rewrite.copy(node)?;
+                continue;
+            }
+            let inputs: Vec<_> = node.inputs.iter().map(|id| id.map(|id| rewrite.place(id))).collect();
+            let silent = rewrite.add(node, &inputs, node.attributes.clone().with("noise", 0.0f32))?;
+            rewrite.put(node.output, silent);
+        }
+        Ok(Step { graph: rewrite.finish(), privacy: None, ..self.clone() })
     }
 
     /// The same step with the losses of steps added up in the state: then nothing is revealed by a
