@@ -265,9 +265,8 @@ class Cluster:
             [*given, *labels],
             (loss, str(rate), momentum, str(weight_decay), halve_every or 0, optimizer),
             list(only),
-            (batch, epochs, rehearse),
+            (batch, epochs, rehearse, None if epsilon is None else (epsilon, delta, clip)),
             (name, list(allow), [model.batch] if batches is None else list(batches)),
-            None if epsilon is None else (epsilon, delta, clip),
         )
         training = Training(self, bytes(job), name, epochs, own, callbacks, progress)
         return training.wait() if wait else training

@@ -32,9 +32,8 @@ def begin(
     data: Sequence[_Array],
     how: tuple[str, str, float | None, str, int, str],
     only: Sequence[str],
-    size: tuple[int, int, int],
+    size: tuple[int, int, int, tuple[float, float, float] | None],
     kept: tuple[str, Sequence[str], Sequence[int]],
-    private: tuple[float, float, float] | None,
 ) -> tuple[bytes, list[str]]: ...
 def boost(
     cluster: Cluster,

@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
                 Some(_) => end.next().unwrap_or(most).min(most),
                 None => most,
             };
-            if now < 0 || now > 1 << 40 {
+            if !(0..=1 << 40).contains(&now) {
                 return no("the factor of rows is not between 0 and 1");
             }
             largest = largest.max(now as f64 * (reach as f64).sqrt());

@@ -3,7 +3,7 @@
 //! Differential Privacy" (2020), Algorithms 1 to 3, with σ an integer and t = σ. No floating-point
 //! number is rounded on the way, so no low bit tells anything about what noise is added to.
 //!
-//! Deviates from the paper in one event: a geometric number above [`MOST_TURNS`], which comes with
+//! Deviates from the paper in one event: a geometric number above 256, which comes with
 //! a probability of e^−256, begins anew, so that all numbers fit their words.
 //!
 //! How long a sample takes depends on it: whoever measures a party's own work to the nanosecond

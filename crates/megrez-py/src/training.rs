@@ -26,13 +26,12 @@ pub fn begin<'py>(
     data: Vec<Given<'py>>,
     how: (String, String, Option<f64>, String, u32, String),
     only: Vec<String>,
-    size: (usize, u32, usize),
+    size: (usize, u32, usize, Option<(f64, f64, f32)>),
     kept: (String, Vec<String>, Vec<usize>),
-    private: Option<(f64, f64, f32)>,
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
     let (
         (loss, rate, momentum, decay, halve_every, optimiser),
-        (batch, epochs, rehearsed),
+        (batch, epochs, rehearsed, private),
         (keep, allow, batches),
     ) = (how, size, kept);
     if batch == 0 || epochs == 0 {

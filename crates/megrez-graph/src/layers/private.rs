@@ -26,6 +26,7 @@ use megrez_plan::{MAX_DEVIATION, MAX_THRESHOLDS, View};
 use megrez_prg::{Key, gaussian};
 use megrez_ring::Shape;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// The factors by which the rows of a batch are scaled, [B, 1]; no ONNX operator. Of vectors,
@@ -125,8 +126,8 @@ fn steps(clip: i64, frac: u32, most: i128) -> Vec<(i64, i64)> {
         let mut factor = (one as f64 / growth.sqrt()) as i64;
         // (factor/2^10)²·threshold/2^frac ≤ (clip/2^16)², in integers.
         let too_large = |factor: i64| {
-            let square = i128::from(factor) * i128::from(factor);
-            (square * threshold) >> (2 * FACTOR_BITS) >= ((clip_square << frac) >> (2 * CLIP_BITS)) + 1
+            let square = i128::from(factor) * i128::from(factor) * threshold;
+            square << (2 * CLIP_BITS) > clip_square << (frac + 2 * FACTOR_BITS)
         };
         while factor > 0 && too_large(factor) {
             factor -= 1;
@@ -257,11 +258,11 @@ impl Layer for RowScale {
             if let Some(left) = pair.left {
                 cx.leave(held[left].clone());
             }
-            if !scaled.contains_key(&pair.right) {
+            if let Entry::Vacant(new) = scaled.entry(pair.right) {
                 let right = &held[pair.right];
                 let shape = cx.shape(right).clone();
                 let all = cx.broadcast("factors", &factor, &shape)?;
-                scaled.insert(pair.right, cx.mul("scaled", &all, right)?);
+                new.insert(cx.mul("scaled", &all, right)?);
             }
             cx.leave(scaled[&pair.right].clone());
         }
@@ -425,7 +426,7 @@ mod tests {
     fn no_step_leaves_a_row_longer_than_the_clip() {
         for clip in [1 << 10, 12345, 1 << 16, 3 << 16, 1 << 22] {
             for frac in [12, 20, 28, 32] {
-                if (clip * clip << frac) >> (2 * CLIP_BITS) < 1 << 6 {
+                if ((clip * clip) << frac) >> (2 * CLIP_BITS) < 1 << 6 {
                     continue;
                 }
                 let found = steps(clip, frac, 1 << 60);
