@@ -7,7 +7,7 @@ use crate::fused::{
 };
 use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};
-use megrez_prg::{Level, Stream};
+use megrez_prg::{Level, Stream, gaussian};
 use megrez_ring::{Shape, Word, bits};
 use megrez_weights::Matrix;
 
@@ -45,6 +45,13 @@ pub trait Device:
     fn shift_right<W: Word>(&self, x: &Self::Buf<W>, k: u32) -> Result<Self::Buf<W>, DeviceError>;
     /// `n` uniform elements: the stream's words in memory order, cut to the width of `W`.
     fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Self::Buf<W>, DeviceError>;
+    /// `n` elements of the discrete Gaussian distribution of this standard deviation, which the
+    /// stream decides. On the host unless a device knows better.
+    fn noise<W: Word>(&self, stream: &Stream, deviation: u64, n: usize) -> Result<Self::Buf<W>, DeviceError> {
+        let mut drawn = vec![0; n];
+        gaussian::fill(stream, deviation, &mut drawn);
+        self.upload(drawn.into_iter().map(W::from_i64).collect())
+    }
 
     // ---- products of matrices and images ----
 

@@ -219,7 +219,10 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Noise<'a> {
     }
 
     fn drawn(&self, party: &mut Party<D>) -> Result<Option<Data<W, D>>, Error> {
-        Ok(Some(Data::Ring(Tensor::new(self.0.shape().clone(), self.0.own(party, 2)?))))
+        let both: [D::Buf<W>; 2] = [self.0.own(party, "noise")?, self.0.own(party, "other-noise")?];
+        let n = self.0.shape().elements();
+        let sum = party.device().combine(&[(W::ONE, &both[0]), (W::ONE, &both[1])], W::ZERO, n)?;
+        Ok(Some(Data::Ring(Tensor::new(self.0.shape().clone(), sum))))
     }
 
     fn compute(&self, _: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {

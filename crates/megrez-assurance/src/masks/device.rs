@@ -160,6 +160,12 @@ impl Device for Symbolic {
         made(self.world.random(self.me, stream, unit, n))
     }
 
+    /// A secret of this party, and no mask: it is not uniform.
+    fn noise<W: Word>(&self, _: &Stream, _: u64, n: usize) -> Result<Symbols<W>> {
+        let deps = self.world.input("noise", &format!("P{}'s own", self.me));
+        made(Rows::new(Unit::Word, vec![Run { len: n, terms: vec![], deps }]))
+    }
+
     fn matmul<W: Word>(
         &self,
         x: &Symbols<W>,

@@ -34,18 +34,13 @@ impl<'a> Noise<'a> {
         self.shape
     }
 
-    /// What this party draws, `times` over and added up, from a stream that nobody else has.
+    /// What this party draws, from a stream that nobody else has.
     pub(crate) fn own<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
-        times: usize,
+        purpose: &str,
     ) -> Result<D::Buf<W>, Error> {
-        let stream = party.stream(party.me(), "noise")?;
-        let mut drawn = vec![0; times * self.n()];
-        gaussian::fill(&stream, self.deviation, &mut drawn);
-        let sum = |i: usize| {
-            drawn.iter().skip(i).step_by(self.n()).fold(W::ZERO, |sum, &x| sum.add(W::from_i64(x)))
-        };
-        Ok(party.device().upload((0..self.n()).map(sum).collect())?)
+        let stream = party.stream(party.me(), purpose)?;
+        Ok(party.device().noise(&stream, self.deviation, self.n())?)
     }
 }

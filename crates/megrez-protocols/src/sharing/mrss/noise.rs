@@ -42,7 +42,7 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
             return tensor(party.recv_ring::<W>(0, "masked", n)?);
         }
         let Some(mask) = masks else { return party.refuse("makes noise whose mask is late") };
-        let own = self.own(party, 1)?;
+        let own = self.own(party, "noise")?;
         let psi = mask.ring();
         let share =
             party.device().combine(&[(one, &own), (minus, &psi.component(me, 2 * me).buf)], W::ZERO, n)?;

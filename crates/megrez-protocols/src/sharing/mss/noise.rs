@@ -38,7 +38,7 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, Masked<W, D, P>> for Noise<'a>
     ) -> Result<Self::Material, Error> {
         let (Role::Worker(j), Some(mask)) = (Role::of(party), masks) else { return Ok(None) };
         let (one, n) = (W::ONE, self.n());
-        let own = self.own(party, 1)?;
+        let own = self.own(party, "noise")?;
         let share = party.device().combine(&[(one, &own), (one, &mask.ring().share().buf)], W::ZERO, n)?;
         let m = open(party, j, "noise", n, share)?;
         Ok(Some(Tensor::new(self.shape.clone(), m)))

@@ -35,7 +35,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for
             let [own, next] = [draw(party, 2, "component", n)?, draw(party, 0, "component", n)?];
             return Ok((Data::Ring(Rss { own: tensor(own), next: tensor(next) }), None));
         }
-        let drawn = self.own(party, 1)?;
+        let drawn = self.own(party, "noise")?;
         // P0 holds component 0 with P2, P1 component 2.
         let component: D::Buf<W> = draw(party, 2 * me, "component", n)?;
         let masked = party.device().combine(&[(one, &drawn), (one.neg(), &component)], W::ZERO, n)?;
