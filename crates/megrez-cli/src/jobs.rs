@@ -68,14 +68,7 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     }
     let losses = job.opened.iter().any(|opening| opening.every_epoch);
     let private = of_job(job);
-    if let Some(OfJob { rho, range }) = private {
-        lines.push(format!(
-            "PRIVATE by the plans, as long as no number of a row is larger than {range}: ε = {:.2} at δ = 1e-5 for one row in \
-             another's place (ρ = {rho:.4}){}",
-            epsilon(rho, 1e-5),
-            if losses { "; of the weights, and not of what is opened after every epoch" } else { "" }
-        ));
-    }
+    lines.extend(private.map(|of| says_private(&of, losses)));
     for set in job.data.iter().filter(|set| losses && set.rows < 100) {
         lines.push(format!(
             "WARNING: `{}` has {} rows: whoever knows the others' learns much about each of them from a loss",
@@ -111,6 +104,18 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     }
     lines.push(format!("job {}, to be approved as {}", digits(&job.id()), digits(&job.hash())));
     Ok(lines)
+}
+
+/// What a job's weights may tell of a row; `losses` says that something is opened after every
+/// epoch.
+fn says_private(of: &OfJob, losses: bool) -> String {
+    let OfJob { rho, range } = of;
+    format!(
+        "PRIVATE by the plans, as long as no number of a row is larger than {range}: ε = {:.2} at δ = 1e-5 for one row in \
+         another's place (ρ = {rho:.4}){}",
+        epsilon(*rho, 1e-5),
+        if losses { "; of the weights, and not of what is opened after every epoch" } else { "" }
+    )
 }
 
 /// A job that was written to a file and not begun.
@@ -279,9 +284,13 @@ pub(crate) fn finish(
         let mut report = report(standing, Some(history));
         report["schema"] = json!("megrez.train-job/1");
         report["model"] = json!(job.keep.as_ref().map(|keep| &keep.model));
+        let private = |OfJob { rho, range }| json!({ "rho": rho, "epsilon": epsilon(rho, 1e-5), "delta": 1e-5, "range": range });
+        report["privacy"] = json!(of_job(job).map(private));
         println!("{report}");
     } else {
         println!("job {} {}", digits(&job.id()), standing.word());
+        let losses = job.opened.iter().any(|opening| opening.every_epoch);
+        of_job(job).iter().for_each(|of| println!("{}", says_private(of, losses)));
         job.keep.iter().filter(|_| standing.word() == "done").for_each(|keep| {
             println!(
                 "the weights are kept in shares as the model `{}`: megrez infer --model-name {}",

@@ -133,10 +133,16 @@ impl Train {
         self.private.epsilon.map(|epsilon| Budget { epsilon, delta: self.private.delta })
     }
 
-    /// What the trained weights are held to, for programs. In the clear noise is a floating-point
-    /// number, whose low bits hide nothing.
+    /// The budget that the weights are held to. In the clear noise is a floating-point number,
+    /// whose low bits hide nothing, and what does not protect the rows themselves protects none of
+    /// them.
+    fn kept(&self) -> Option<Budget> {
+        self.budget().filter(|_| !self.plain && !self.common.insecure)
+    }
+
+    /// What the trained weights are held to, for programs.
     pub(crate) fn privacy(&self) -> Option<serde_json::Value> {
-        let Budget { epsilon, delta } = self.budget().filter(|_| !self.plain)?;
+        let Budget { epsilon, delta } = self.kept()?;
         let noise = self.how().ok()?.privacy?.noise;
         Some(
             serde_json::json!({ "epsilon": epsilon, "delta": delta, "clip": self.private.clip, "noise": noise,
@@ -146,7 +152,7 @@ impl Train {
 
     /// The same for people.
     pub(crate) fn guarantee(&self) -> Option<String> {
-        let Budget { epsilon, delta } = self.budget().filter(|_| !self.plain)?;
+        let Budget { epsilon, delta } = self.kept()?;
         Some(format!(
             "the weights have differential privacy: ε = {epsilon}, δ = {delta:.0e}, for one row in another's place; \
              the losses have none"

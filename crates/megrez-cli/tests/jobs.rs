@@ -283,6 +283,7 @@ fn a_private_job_says_what_its_plans_guarantee() {
     deployment.cli("bob", "approve --job {} --of clinic", &[&job]).ok();
     let report = deployment.cli("alice", "--json train --job {}", &[&job]).json("megrez.train-job/1");
     assert_eq!((report["state"].as_str(), losses_of(&report)), (Some("done"), 0), "{report}");
+    assert!(report["privacy"]["epsilon"].as_f64().is_some_and(|e| e > 5.9 && e <= 6.0001), "{report}");
     let right = right_of(&deployment, "alice", "private", &flat("asked", 60)[0], 60);
     assert!(right > 0, "it answers, better than never");
     // Read from the plans, and from what is opened and kept beside them.

@@ -4,10 +4,13 @@
 use crate::common::noise;
 use crate::shares::{clear, largest_difference, lay_out, on_shares, one_hot, start};
 use crate::shares::{inputs, small};
+use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::differentiate::{
     Loss, Optimiser, Privacy, Step, Trained, differentiate, differentiate_privately,
 };
 use megrez_graph::{Attributes, Graph, Tensor};
+use megrez_plan::{Op, Plan};
+use std::collections::{HashMap, HashSet};
 
 const BATCH: usize = 6;
 
@@ -170,6 +173,23 @@ fn noise_has_the_deviation_that_was_asked_for() {
         let want = 2f64.sqrt() * f64::from(clip * noise);
         assert!((deviation / want - 1.0).abs() < 4.0 / (2.0 * n).sqrt(), "{protocol}: {deviation}, {want}");
         assert!((off.iter().sum::<f64>() / n).abs() < 4.0 * want / n.sqrt(), "{protocol}");
+    }
+}
+
+/// Noise reads nothing, and is drawn anew in every run of a session all the same, streamed or not.
+#[test]
+fn every_run_draws_its_own_noise() {
+    let mut plan = Plan::new(64);
+    let noise = Op::Noise { shape: [40].into(), frac: 0, deviation: 1 << 30 };
+    let noise = plan.step("noise", noise, &[]).unwrap();
+    plan.output("noise", "client", noise);
+    for protocol in ["clear", "mizar", "aby3", "alkaid", "alkaid-masked", "meteor"] {
+        for streamed in [false, true] {
+            let options = LocalOptions { runs: 3, streamed, ..LocalOptions::default() };
+            let done = run(protocol, &plan, &HashMap::new(), &options).unwrap_or_else(|e| panic!("{e}"));
+            let words: HashSet<u64> = done.outputs.iter().flat_map(|outputs| outputs[0].clone()).collect();
+            assert_eq!(words.len(), 3 * 40, "{protocol}: a number came twice");
+        }
     }
 }
 

@@ -45,14 +45,14 @@ impl Budget {
         }
         // A whole number of units, so that no rounding makes it smaller.
         let clip = (clip * 65536.0).floor() / 65536.0;
-        let spends = |noise: f64| epsilon(f64::from(epochs) * rho(noise), self.delta);
+        let keeps = |noise: f64| log_delta(f64::from(epochs) * rho(noise), self.epsilon) <= self.delta.ln();
         let (mut low, mut high) = (1e-3f64, 1e6f64);
         for _ in 0..100 {
             let middle = (low * high).sqrt();
-            *(if spends(middle) > self.epsilon { &mut low } else { &mut high }) = middle;
+            *(if keeps(middle) { &mut high } else { &mut low }) = middle;
         }
         let noise = (high as f32).next_up();
-        match spends(f64::from(noise)) <= self.epsilon && noise < 1e5 {
+        match keeps(f64::from(noise)) && noise < 1e5 {
             true => Ok(Privacy { clip, noise }),
             false => invalid("there is no noise large enough for this budget"),
         }
@@ -64,8 +64,26 @@ pub fn rho(noise: f64) -> f64 {
     2.0 / (noise * noise)
 }
 
-/// The smallest ε that goes with δ for a mechanism of ρ: the δ that goes with ε is the least, over
-/// α > 1, of e^((α−1)(αρ−ε))/(α−1)·(1−1/α)^α (Canonne, Kamath, Steinke 2020, Corollary 13).
+/// The logarithm of the least δ that goes with ε for a mechanism of ρ: over all α > 1, of
+/// e^((α−1)(αρ−ε))/(α−1)·(1−1/α)^α (Canonne, Kamath, Steinke 2020, Corollary 13).
+fn log_delta(rho: f64, epsilon: f64) -> f64 {
+    let of = |log: f64| {
+        let alpha = 1.0 + log.exp();
+        (alpha - 1.0) * (alpha * rho - epsilon) - log + alpha * (-1.0 / alpha).ln_1p()
+    };
+    // The exponent is convex in α. Any α gives a bound that holds.
+    let (mut low, mut high) = (1e-9f64.ln(), 1e9f64.ln());
+    for _ in 0..100 {
+        let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+        match of(a) < of(b) {
+            true => high = b,
+            false => low = a,
+        }
+    }
+    of(low)
+}
+
+/// The smallest ε that goes with δ for a mechanism of ρ.
 pub fn epsilon(rho: f64, delta: f64) -> f64 {
     if rho == 0.0 {
         return 0.0;
@@ -73,26 +91,11 @@ pub fn epsilon(rho: f64, delta: f64) -> f64 {
     if !rho.is_finite() {
         return f64::INFINITY;
     }
-    let log_delta = |epsilon: f64| {
-        let of = |alpha: f64| {
-            (alpha - 1.0) * (alpha * rho - epsilon) - (alpha - 1.0).ln() + alpha * (-1.0 / alpha).ln_1p()
-        };
-        // The exponent is convex in α. Any α gives a bound that holds.
-        let (mut low, mut high) = (1e-9f64.ln(), 1e9f64.ln());
-        for _ in 0..200 {
-            let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
-            match of(1.0 + a.exp()) < of(1.0 + b.exp()) {
-                true => high = b,
-                false => low = a,
-            }
-        }
-        of(1.0 + low.exp())
-    };
     // ρ + 2√(ρ·ln(1/δ)) always does.
     let (mut low, mut high) = (0.0, rho + 2.0 * (rho * (1.0 / delta).ln()).sqrt());
     for _ in 0..100 {
         let middle = (low + high) / 2.0;
-        *(if log_delta(middle) > delta.ln() { &mut low } else { &mut high }) = middle;
+        *(if log_delta(rho, middle) > delta.ln() { &mut low } else { &mut high }) = middle;
     }
     high
 }

@@ -1,9 +1,10 @@
 //! A step whose weights tell little of any one row: the gradient of each row is scaled down to a
 //! norm, and noise is added to the sum of a batch ([`crate::layers`]' `RowScale` and `NoisySum`).
 
-use crate::graph::{Attributes, Graph, Id, Node};
+use crate::graph::{Attributes, Graph, Id};
 use crate::layers::{NOISY_SUM, ROW_SCALE};
-use crate::problem::{Cause, Problem, Refusal};
+use crate::passes::pattern::Pattern;
+use crate::problem::{Cause, Problem, Problems, Refusal};
 use std::collections::HashSet;
 
 /// How much a row may move the weights, and what hides it.
@@ -27,45 +28,32 @@ struct OfRows {
     turned: bool,
 }
 
-/// The node that makes a value.
-fn maker(graph: &Graph, id: Id) -> Option<&Node> {
-    graph.nodes.iter().rev().find(|node| node.output == id)
-}
-
 impl OfRows {
     /// A product of two matrices with a row for each of the batch's, or the sum of the rows of one.
-    fn of(graph: &Graph, gradient: Id, batch: usize) -> Option<Self> {
-        let mut node = maker(graph, gradient)?;
-        while node.op == "Reshape" {
-            node = maker(graph, node.inputs.first().copied()??)?;
+    fn of(graph: &Graph, mut gradient: Id, batch: usize) -> Option<Self> {
+        let p = Pattern::new(graph);
+        while let Some(reshaped) = p.made_by(gradient, "Reshape") {
+            gradient = p.input(reshaped, 0)?;
         }
-        let inputs: Vec<Id> = node.inputs.iter().flatten().copied().collect();
         let by_rows = |id: Id| matches!(graph.shape(id).dims(), &[rows, _] if rows == batch);
-        let int = |name: &str| match node.attributes.0.get(name) {
-            Some(crate::graph::Attribute::Int(i)) => *i,
-            _ => 0,
-        };
         let product = |left: Id, right: Id| {
             // The later one is the gradient: it is scaled, the other may be data as it is.
             let turned = left.0 > right.0;
             let (left, right) = if turned { (right, left) } else { (left, right) };
             (by_rows(left) && by_rows(right)).then_some(OfRows { left: Some(left), right, turned })
         };
-        match (node.op.as_str(), &inputs[..]) {
-            ("Gemm", &[a, b]) if int("transA") == 1 && int("transB") == 0 => product(a, b),
-            ("MatMul", &[a, b]) => {
-                let turned = maker(graph, a).filter(|node| node.op == "Transpose")?;
-                product(turned.inputs.first().copied()??, b)
-            }
-            ("ReduceSum", &[x, ..]) if by_rows(x) => {
-                let axes = match node.attributes.0.get("axes") {
-                    Some(crate::graph::Attribute::Ints(axes)) => axes.clone(),
-                    _ => vec![],
-                };
-                (axes == [0]).then_some(OfRows { left: None, right: x, turned: false })
-            }
-            _ => None,
+        if let Some(gemm) = p.made_by(gradient, "Gemm") {
+            let columns = [p.int(gemm, "transA", 0), p.int(gemm, "transB", 0)] == [Some(1), Some(0)];
+            let alone = columns && p.input(gemm, 2).is_none();
+            return if alone { product(p.input(gemm, 0)?, p.input(gemm, 1)?) } else { None };
         }
+        if let Some(product_of) = p.made_by(gradient, "MatMul") {
+            let turned = p.made_by(p.input(product_of, 0)?, "Transpose")?;
+            return product(p.input(turned, 0)?, p.input(product_of, 1)?);
+        }
+        let sum = p.made_by(gradient, "ReduceSum")?;
+        let (right, axes) = (p.input(sum, 0)?, p.integers(sum, 1, "axes"));
+        (by_rows(right) && axes? == [0]).then_some(OfRows { left: None, right, turned: false })
     }
 }
 
@@ -79,7 +67,7 @@ pub(super) fn private(
     batch: usize,
     data: &[Id],
     gradients: &[(String, Id)],
-) -> Result<Vec<Id>, crate::problem::Problems> {
+) -> Result<Vec<Id>, Problems> {
     let mut problems: Vec<Problem> = vec![];
     let mut made = vec![];
     for (name, gradient) in gradients {
@@ -95,7 +83,7 @@ pub(super) fn private(
         }
     }
     if !problems.is_empty() {
-        return Err(crate::problem::Problems(problems));
+        return Err(Problems(problems));
     }
     let data = views_of(graph, data);
     let mut inputs: Vec<Id> = vec![];

@@ -6,7 +6,7 @@ mod floats;
 mod gelu;
 mod layer_norm;
 mod mask;
-mod pattern;
+pub(crate) mod pattern;
 pub mod precision;
 mod publish;
 mod reveal;

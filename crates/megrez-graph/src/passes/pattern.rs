@@ -5,24 +5,24 @@ use crate::tensor::{Constant, Tensor};
 use std::collections::HashMap;
 
 /// A graph with the nodes found by what they define.
-pub(super) struct Pattern<'a> {
+pub(crate) struct Pattern<'a> {
     graph: &'a Graph,
     makers: HashMap<Id, usize>,
 }
 
 impl<'a> Pattern<'a> {
-    pub(super) fn new(graph: &'a Graph) -> Self {
+    pub(crate) fn new(graph: &'a Graph) -> Self {
         let makers = graph.nodes.iter().enumerate().map(|(n, node)| (node.output, n)).collect();
         Pattern { graph, makers }
     }
 
     /// The node that makes a value, if it is of this operator.
-    pub(super) fn made_by(&self, id: Id, op: &str) -> Option<&'a Node> {
+    pub(crate) fn made_by(&self, id: Id, op: &str) -> Option<&'a Node> {
         let node = &self.graph.nodes[*self.makers.get(&id)?];
         (node.op == op).then_some(node)
     }
 
-    pub(super) fn input(&self, node: &Node, i: usize) -> Option<Id> {
+    pub(crate) fn input(&self, node: &Node, i: usize) -> Option<Id> {
         node.inputs.get(i).copied().flatten()
     }
 
@@ -82,7 +82,7 @@ impl<'a> Pattern<'a> {
     }
 
     /// The integers of an attribute or of a constant input.
-    pub(super) fn integers(&self, node: &Node, i: usize, attribute: &str) -> Option<Vec<i64>> {
+    pub(crate) fn integers(&self, node: &Node, i: usize, attribute: &str) -> Option<Vec<i64>> {
         match node.attributes.0.get(attribute) {
             Some(Attribute::Ints(v)) => return Some(v.clone()),
             Some(_) => return None,
@@ -94,7 +94,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    pub(super) fn int(&self, node: &Node, attribute: &str, default: i64) -> Option<i64> {
+    pub(crate) fn int(&self, node: &Node, attribute: &str, default: i64) -> Option<i64> {
         match node.attributes.0.get(attribute) {
             None => Some(default),
             Some(Attribute::Int(v)) => Some(*v),
