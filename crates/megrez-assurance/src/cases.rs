@@ -51,7 +51,7 @@ fn relu(form: ReluForm, truncate: u32) -> Op {
 /// 2^n segments of degree 2, with a cut: four are dealt as a table, sixteen as a key.
 fn lookup(segments: i64) -> Op {
     let pieces = (0..3 * segments).map(|i| i * i - 40).collect();
-    Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces, frac: 16 })
+    Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces, frac: 16, beyond: None })
 }
 
 /// One step on several values along the first dimension, from two owners; the result goes to a

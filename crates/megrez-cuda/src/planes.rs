@@ -192,7 +192,8 @@ impl LookupKeys for Cuda {
         let (permutations, masked) = (on_host(self, permutations)?, on_host(self, masked)?);
         let first = key.first.map(|first| on_host(self, first)).transpose()?;
         let (others, values) = (on_host(self, key.others)?, on_host(self, key.values)?);
-        let key = LookupKey { root: key.root, first: first.as_ref(), others: &others, values: &values };
+        let (root, mask) = (key.root, on_host(self, key.mask)?);
+        let key = LookupKey { root, first: first.as_ref(), others: &others, values: &values, mask: &mask };
         let opened = cpu.open_by_keys(f, &permutations, &masked, &key, &on_host(self, output_mask)?)?;
         self.upload(cpu.download(opened)?)
     }

@@ -423,6 +423,7 @@ impl LookupKeys for AnyDevice {
                 first: key.first.map(|first| own(d, first)).transpose()?,
                 others: own(d, key.others)?,
                 values: own(d, key.values)?,
+                mask: own(d, key.mask)?,
             };
             let (permutations, masked) = (own(d, permutations)?, own(d, masked)?);
             Ok(wrap(d, d.open_by_keys(f, permutations, masked, &key, own(d, output_mask)?)?))

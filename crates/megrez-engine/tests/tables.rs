@@ -15,7 +15,7 @@ const NAMES: [&str; 8] =
 fn a_workers_view_of_a_look_up_is_independent_of_the_secret() {
     // A steep function, and one that is constant but for its wrap.
     for pieces in [vec![-90, 3, 17, -5, 60, 1, -128, 127], vec![5, 0, 5, 0, 9, 0, 9, 0]] {
-        let f = Lookup { cut: 1, low: 4, degree: 1, pieces, frac: 2 };
+        let f = Lookup { cut: 1, low: 4, degree: 1, pieces, frac: 2, beyond: None };
         let runs = [0u8, 0x3f, 0xc0, 0xff, 0x15].map(|x| {
             let run = execute(Op::Lookup(f.clone()), 2, &[x]);
             let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];

@@ -63,6 +63,8 @@ pub struct CompileOptions {
     /// How long a message is on its way between two parties, in nanoseconds: a table may take as
     /// long where that spares a round.
     pub delay_ns: u64,
+    /// How long a MiB takes on a link beside that, in nanoseconds.
+    pub mib_ns: u64,
     /// What everybody sees of ensembles of trees.
     pub trees: TreeForm,
     /// Whether the weights are secret. If not they stand in the plan, for every party to see.
@@ -210,6 +212,7 @@ impl Default for CompileOptions {
             measured: None,
             guard: false,
             delay_ns: 0,
+            mib_ns: 0,
             comparison: Comparison::Fixed(SignBit::FULL),
             relu: ReluForm::ThreeRounds,
             pool: PoolForm::Tournament,

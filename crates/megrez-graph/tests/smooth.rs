@@ -1,7 +1,7 @@
 //! Smooth functions by splines and by tables: as near to the function as they say.
 
 use crate::common::small::{graph, none, one, tensor};
-use crate::common::{check, noise, run};
+use crate::common::{check, decode, interpret, noise, run};
 use megrez_graph::layers::spline_error;
 use megrez_graph::{Activations, CompileOptions, RangePolicy, Tensor, compile};
 /// The activations that are splines, with the errors that their files state.
@@ -97,6 +97,95 @@ fn tables_are_as_near_as_they_say() {
                 assert_eq!((tables.len(), count), (1, clamped), "{op} ±{bound} {ring} {tables:?}");
             }
         }
+    }
+}
+
+/// Where messages take long one key gives the function of all numbers: nothing is compared, also
+/// where ranges are assumed and values leave them, as long as their bits are looked at.
+#[test]
+fn one_key_serves_all_numbers() {
+    use megrez_graph::{Comparison, Interval, ListStyle};
+    use megrez_plan::{Fewest, Op};
+    for op in ["Sigmoid", "Tanh", "Erf", "Gelu", "Swish"] {
+        let rises = matches!(op, "Gelu" | "Swish");
+        for (bound, fitted) in [(40.0f32, true), (200.0, true), (40.0, false)] {
+            for (ring, frac, error) in [(64, 16, 1.0 / 4096.0), (64, 20, 1.0 / 4096.0), (32, 10, 0.006)] {
+                let x = dense(bound, 40_001);
+                let g = one(&[1, 40_001], op, &[], none());
+                let list = ListStyle::Digits(Fewest::Total);
+                let comparison = match fitted {
+                    true => Comparison::Fitted { list, bits: None, calibration: None },
+                    false => CompileOptions::default().comparison,
+                };
+                let options = CompileOptions {
+                    ring,
+                    frac,
+                    comparison,
+                    input_range: Interval::abs(bound.into()),
+                    activations: Activations::Tables,
+                    delay_ns: 1 << 50,
+                    ..CompileOptions::default()
+                };
+                let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+                assert!(compiled.ranges[0].proven);
+                check(&compiled, std::slice::from_ref(&x), error);
+                let plan = &compiled.plan;
+                let beyond = plan.steps.iter().filter_map(|s| match &s.op {
+                    Op::Lookup(f) => f.beyond,
+                    _ => None,
+                });
+                let beyond: Vec<_> = beyond.collect();
+                let compares = plan.steps.iter().any(|s| matches!(s.op, Op::CompareMany { .. }));
+                let what = format!("{op} ±{bound} fitted {fitted} {ring} {frac}: {beyond:?}");
+                // Of a line everybody would see how large it grows; and on 32 bits there is no room.
+                let may = ring == 64 && (fitted || !rises);
+                assert!(compares != (beyond.len() == 1) && (!may || !compares), "{what}");
+                assert!(beyond.iter().all(|beyond| beyond.slope != 0 || !rises), "{what}");
+            }
+        }
+    }
+    // The bits that are looked at say whether a value is in its range.
+    let x = dense(35.0, 4001);
+    let g = one(&[1, 4001], "Gelu", &[], none());
+    let options = CompileOptions {
+        comparison: Comparison::Fitted {
+            list: ListStyle::Digits(Fewest::Total),
+            bits: None,
+            calibration: None,
+        },
+        policy: RangePolicy::Assume,
+        activations: Activations::Tables,
+        delay_ns: 1 << 50,
+        input_range: Interval::abs(20.0),
+        ..CompileOptions::default()
+    };
+    let compiled = compile(&g, &options).unwrap();
+    let values = interpret(&compiled, std::slice::from_ref(&x));
+    let last = compiled.layers.last().unwrap();
+    let got = decode(values[last.value.0 as usize].as_ref().unwrap(), last.frac);
+    let want = megrez_graph::plain::run(&g, std::slice::from_ref(&x)).unwrap().remove(0);
+    assert!(got.iter().zip(&want.data).all(|(g, &w)| (g - f64::from(w)).abs() < 1.0 / 4096.0));
+}
+
+/// Powers of e that are far below 0 are looked up with all others.
+#[test]
+fn softmax_by_a_key_compares_its_maxima_only() {
+    for (bound, n) in [(400.0, 8), (30.0, 16)] {
+        let x = tensor([20, n], &dense(bound, 20 * n).data);
+        let g = graph(&[20, n], |g, x| {
+            let y = g.add("softmax", "Softmax", &[x], none()).unwrap();
+            g.add("relu", "Relu", &[y], none()).unwrap()
+        });
+        let options = CompileOptions {
+            input_range: megrez_graph::Interval::abs(bound.into()),
+            activations: Activations::Tables,
+            delay_ns: 1 << 50,
+            ..CompileOptions::default()
+        };
+        let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+        check(&compiled, std::slice::from_ref(&x), 1e-4);
+        let compares = |s: &megrez_plan::Step| matches!(s.op, megrez_plan::Op::CompareMany { .. });
+        assert!(!compiled.plan.steps.iter().any(compares));
     }
 }
 

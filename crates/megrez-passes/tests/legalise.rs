@@ -13,7 +13,7 @@ fn a_plan_becomes_one_for_equal_parties_and_stays_valid() {
     let kept = plan.step("small", Op::Maximum(SignBit::FULL), &[small, small]).unwrap();
     let spread = plan.step("large", Op::Maximum(SignBit::FULL), &[large, y]).unwrap();
     let pieces = vec![0, 1, 2, 3];
-    let table = megrez_plan::Lookup { cut: 0, low: 3, degree: 1, pieces, frac: 16 };
+    let table = megrez_plan::Lookup { cut: 0, low: 3, degree: 1, pieces, frac: 16, beyond: None };
     let looked_up = plan.step("table", Op::Lookup(table), &[large]).unwrap();
     plan.output("looked up", "alice", looked_up);
     plan.output("small", "alice", kept);

@@ -18,7 +18,7 @@ mod winner;
 
 pub use error::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
-pub use lookup::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
+pub use lookup::{Beyond, DIGIT, Lookup, MAX_DEGREE, MAX_SEGMENTS};
 pub use op::{
     ConvGeometry, Fewest, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm,
     SignBit,

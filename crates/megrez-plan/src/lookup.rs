@@ -10,6 +10,12 @@
 //! y may be one more than the floor unless the cut bits are zero, and h may be one more unless l is
 //! 0, with l − 2^low for l. So the pieces of h must be good on the segment before it as well, and
 //! the last segment is out of bounds: with a carry it is the first.
+//!
+//! With [`Beyond`] more bits are looked at: of y those below `bits`, as a signed number, which says
+//! on which side of the segments x lies. To the left of them the result is 0, to the right of them
+//! a line in x; the last segment is in bounds if its piece is good on the line's first segment, and
+//! the others on the segment before as always. It is right for −2^(bits−1) + 2^(cut+low+n) ≤ x <
+//! 2^(bits−1) − 2^(cut+low).
 
 use crate::error::{Mistake, refuse};
 use megrez_ring::Shape;
@@ -34,7 +40,35 @@ pub struct Lookup {
     pub pieces: Vec<i64>,
     /// Fraction bits of the result.
     pub frac: u32,
+    /// What comes out beside the segments; the segments again if `None`.
+    pub beyond: Option<Beyond>,
 }
+
+/// A function beside its segments: 0 to the left of them, constant + slope·x to the right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Beyond {
+    /// How many low bits of x are looked at in all, at least cut + low + n + 2.
+    pub bits: u32,
+    /// Words that fit the ring.
+    pub constant: i64,
+    /// By how much the result grows where x does by one.
+    pub slope: i64,
+}
+
+impl Beyond {
+    /// Words that a key pays for being to the right: none, 1, or 1 and the mask.
+    pub fn parts(&self) -> usize {
+        match (self.constant, self.slope) {
+            (0, 0) => 0,
+            (_, 0) => 1,
+            _ => 2,
+        }
+    }
+}
+
+/// Levels of a key's tree for one value correction above its segments: a walk has digits of so many
+/// bits, but the last, which has what is left.
+pub const DIGIT: usize = 4;
 
 impl Lookup {
     /// Coefficients of a piece, d + 1.
@@ -52,34 +86,97 @@ impl Lookup {
         self.segments().trailing_zeros()
     }
 
-    /// How many low bits of x are looked at: cut + low + n.
+    /// How many low bits of x are looked at: cut + low + n, or more with [`Beyond`].
     pub fn bits(&self) -> u32 {
-        self.cut + self.low + self.index_bits()
+        self.beyond.map_or(self.cut + self.low + self.index_bits(), |beyond| beyond.bits)
     }
 
-    /// Whether it is dealt as keys of point functions, and not as tables: where these are of more
-    /// bits.
+    /// How many bits say which segment it is, or how far beside them x lies.
+    pub fn depth(&self) -> usize {
+        (self.bits() - self.cut - self.low) as usize
+    }
+
+    /// Words of the value corrections of a key.
+    pub fn corrected(&self) -> usize {
+        let above = self.depth() - self.index_bits() as usize;
+        self.coefficients() + self.beyond.map_or(0, |beyond| beyond.parts() * above.div_ceil(DIGIT))
+    }
+
+    /// Whether it is dealt as keys, and not as tables: where these are of more bits.
     pub fn is_keyed(&self, ring: u32) -> bool {
-        let (table, key) = dealt(ring, self.coefficients(), self.segments());
-        key < table
+        self.key_bits(ring) < self.table_bits(ring)
     }
 
-    /// Bits that are dealt for one value on a ring of ℓ = `ring` bits, of a table or of a key, with
-    /// 2^n segments and pieces of d + 1 coefficients.
-    pub fn dealt_bits(ring: u32, coefficients: usize, segments: usize) -> usize {
-        let (table, key) = dealt(ring, coefficients, segments);
-        table.min(key)
+    /// Bits that are dealt for one value on a ring of ℓ = `ring` bits, of a table or of a key.
+    pub fn dealt_bits(&self, ring: u32) -> usize {
+        self.key_bits(ring).min(self.table_bits(ring))
+    }
+
+    /// (d+1)·2^n·ℓ, n being the depth.
+    fn table_bits(&self, ring: u32) -> usize {
+        let segments = 1usize.checked_shl(self.depth() as u32).unwrap_or(usize::MAX);
+        segments.saturating_mul(self.coefficients() * ring as usize)
+    }
+
+    /// 128·(2n − 1) + 2·v·ℓ, v being the words that are corrected: corrections and values for both
+    /// workers.
+    fn key_bits(&self, ring: u32) -> usize {
+        128 * (2 * self.depth() - 1) + 2 * self.corrected() * ring as usize
+    }
+
+    /// The same function with all its segments written out, where there are few.
+    pub fn whole(&self) -> Lookup {
+        let Some(Beyond { bits, constant, slope }) = self.beyond else { return self.clone() };
+        let (unit, half) = (1i64 << self.cut, 1i64 << (self.depth() - 1));
+        let line = |h: i64| {
+            let start = slope.wrapping_mul(h << self.low).wrapping_mul(unit);
+            [constant.wrapping_add(start), slope.wrapping_mul(unit)]
+        };
+        let width = self.coefficients();
+        let piece = |h: i64| {
+            // The numbers below 0 are the upper half.
+            let at = usize::try_from(if h < half { h } else { -1 });
+            let mut words = vec![0; width];
+            match at {
+                Err(_) => {}
+                Ok(at) if at < self.segments() => words.copy_from_slice(&self.pieces[at * width..][..width]),
+                Ok(_) => words.iter_mut().zip(line(h)).for_each(|(word, of_line)| *word = of_line),
+            }
+            words
+        };
+        let pieces = (0..2 * half).flat_map(piece).collect();
+        debug_assert_eq!(self.bits(), bits);
+        Lookup { pieces, beyond: None, ..self.clone() }
     }
 
     /// The value at the word x; `carries` say whether y and whether h is one more than the floor.
     /// Modulo 2^64, of which a ring of fewer bits takes the low ones.
     pub fn at(&self, x: u64, carries: [bool; 2]) -> u64 {
+        self.read(x, carries)[0]
+    }
+
+    /// The value, and what else it may be: to the right of the segments the line is taken of x or
+    /// of 2^cut·y.
+    fn read(&self, x: u64, carries: [bool; 2]) -> [u64; 2] {
         let y = (x >> self.cut).wrapping_add(u64::from(carries[0]));
         let (carry, low) = (u64::from(carries[1]), self.low);
-        let segment = (y >> low).wrapping_add(carry) as usize & (self.segments() - 1);
         let l = (y & ((1 << low) - 1)).wrapping_sub(carry << low);
+        let h = (y >> low).wrapping_add(carry);
+        let segment = match self.beyond {
+            None => h as usize & (self.segments() - 1),
+            Some(Beyond { constant, slope, .. }) => {
+                let beside = 64 - self.depth() as u32;
+                let h = (h << beside) as i64 >> beside;
+                let line = |x: u64| (constant as u64).wrapping_add((slope as u64).wrapping_mul(x));
+                match usize::try_from(h) {
+                    Err(_) => return [0; 2],
+                    Ok(h) if h >= self.segments() => return [line(x), line(y << self.cut)],
+                    Ok(h) => h,
+                }
+            }
+        };
         let piece = &self.pieces[segment * self.coefficients()..][..self.coefficients()];
-        piece.iter().rev().fold(0u64, |sum, &c| sum.wrapping_mul(l).wrapping_add(c as u64))
+        [piece.iter().rev().fold(0u64, |sum, &c| sum.wrapping_mul(l).wrapping_add(c as u64)); 2]
     }
 
     /// All that may come out at the word x, the value without carries first.
@@ -91,11 +188,12 @@ impl Lookup {
                 continue;
             }
             let y = (x >> self.cut).wrapping_add(u64::from(first));
-            found.push(self.at(x, [first, false]));
+            found.extend(self.read(x, [first, false]));
             if y & ((1 << self.low) - 1) != 0 {
-                found.push(self.at(x, [first, true]));
+                found.extend(self.read(x, [first, true]));
             }
         }
+        found.dedup();
         found
     }
 
@@ -114,7 +212,8 @@ impl Lookup {
             ));
         }
         // One after the other: numbers from elsewhere may be as large as they like.
-        if self.cut > frac || self.cut >= ring || self.low >= ring || self.bits() > ring {
+        let within = self.cut < ring && self.low < ring && self.cut + self.low + self.index_bits() <= ring;
+        if self.cut > frac || !within {
             return refuse(format!(
                 "cannot look at {} + {} + {} bits of {ring}, or cut more than {frac} fraction bits",
                 self.cut,
@@ -125,23 +224,30 @@ impl Lookup {
         if self.frac >= ring {
             return refuse(format!("{} fraction bits do not fit {ring} bits", self.frac));
         }
+        if let Some(beyond) = self.beyond {
+            let own = self.cut + self.low + self.index_bits();
+            if beyond.bits > ring || beyond.bits < own + 2 {
+                return refuse(format!(
+                    "what lies beside {own} bits of segments is seen in 2 bits more or in up to {ring} bits, not in {}",
+                    beyond.bits
+                ));
+            }
+            if beyond.slope != 0 && self.degree == 0 {
+                return refuse("pieces beside a line are of degree 1 at least");
+            }
+        }
         let half = 1i128 << (ring - 1);
-        if let Some(c) = self.pieces.iter().find(|&&c| !(-half..half).contains(&i128::from(c))) {
+        let line = self.beyond.map(|beyond| [beyond.constant, beyond.slope]);
+        let mut words = self.pieces.iter().chain(line.iter().flatten());
+        if let Some(c) = words.find(|&&c| !(-half..half).contains(&i128::from(c))) {
             return refuse(format!("the coefficient {c} does not fit {ring} bits"));
         }
-        let bits = Lookup::dealt_bits(ring, self.coefficients(), segments);
+        let bits = self.dealt_bits(ring);
         match Shape::from([bits, elements]).checked() {
             Ok(_) => Ok(()),
             Err(e) => refuse(format!("what is dealt for it is too large: {e}")),
         }
     }
-}
-
-/// Bits of a table, (d+1)·2^n·ℓ, and of a key, 128·(2n − 1) + 2·(d+1)·ℓ: corrections and values for
-/// both workers.
-fn dealt(ring: u32, coefficients: usize, segments: usize) -> (usize, usize) {
-    let (n, words) = (segments.trailing_zeros() as usize, coefficients * ring as usize);
-    (segments * words, 128 * (2 * n - 1) + 2 * words)
 }
 
 #[cfg(test)]
@@ -155,7 +261,7 @@ mod tests {
             let start = 4 * (if h < 4 { h } else { h - 8 });
             [start * start, 2 * start, 1]
         };
-        Lookup { cut: 1, low: 2, degree: 2, pieces: (0..8).flat_map(piece).collect(), frac: 2 }
+        Lookup { cut: 1, low: 2, degree: 2, pieces: (0..8).flat_map(piece).collect(), frac: 2, beyond: None }
     }
 
     #[test]
@@ -185,8 +291,66 @@ mod tests {
         };
         assert!(!keyed(64, 2, 3) && !keyed(64, 4, 1) && keyed(64, 64, 3) && keyed(64, 16, 1));
         assert!(!keyed(8, 8, 3) && keyed(8, 1024, 3));
-        assert_eq!(Lookup::dealt_bits(64, 4, 64), 128 * 11 + 2 * 4 * 64);
-        assert_eq!(Lookup::dealt_bits(64, 1, 4), 4 * 64);
+        let bits = |segments: usize, degree: u32, beyond: Option<Beyond>| {
+            let pieces = vec![1; segments * (degree as usize + 1)];
+            Lookup { pieces, degree, beyond, ..square() }.dealt_bits(64)
+        };
+        assert_eq!(bits(64, 3, None), 128 * 11 + 2 * 4 * 64);
+        assert_eq!(bits(4, 0, None), 4 * 64);
+        // 3 bits below the segments, 6 of them, 11 above; three digits.
+        let beyond = |constant, slope| Some(Beyond { bits: 20, constant, slope });
+        assert_eq!(bits(64, 3, beyond(0, 0)), 128 * 33 + 2 * 4 * 64);
+        assert_eq!(bits(64, 3, beyond(9, 0)), 128 * 33 + 2 * (4 + 3) * 64);
+        assert_eq!(bits(64, 3, beyond(0, 9)), 128 * 33 + 2 * (4 + 2 * 3) * 64);
+    }
+
+    /// Nothing, x² on [0, 4) with 2 fraction bits, and 16 + 8·(x − 4) from there on.
+    fn bent() -> Lookup {
+        let piece = |h: i64| [16 * h * h, 8 * h, 1];
+        let beyond = Some(Beyond { bits: 8, constant: -16 * 16, slope: 8 * 4 });
+        Lookup { cut: 0, low: 2, degree: 2, pieces: (0..4).flat_map(piece).collect(), frac: 4, beyond }
+    }
+
+    #[test]
+    fn beside_the_segments_are_zeros_and_a_line() {
+        let f = bent();
+        assert_eq!((f.bits(), f.depth(), f.segments()), (8, 6, 4));
+        for x in -112i64..124 {
+            let line = 32 * x - 256;
+            let of = |h: i64| {
+                if h < 0 {
+                    0
+                } else if h < 4 {
+                    x * x
+                } else {
+                    line
+                }
+            };
+            let mut expected = vec![of(x.div_euclid(4)) as u64];
+            if x % 4 != 0 {
+                expected.push(of(x.div_euclid(4) + 1) as u64);
+            }
+            expected.dedup();
+            assert_eq!(f.results(x as u64), expected, "{x}");
+        }
+    }
+
+    /// Written out, it is the same function on all that is looked at.
+    #[test]
+    fn few_segments_may_be_written_out() {
+        for cut in [0, 1] {
+            let f = Lookup { cut, ..bent() };
+            let f = Lookup { beyond: f.beyond.map(|beyond| Beyond { bits: 8 + cut, ..beyond }), ..f };
+            let whole = f.whole();
+            assert_eq!((whole.segments(), whole.bits(), whole.beyond), (64, 8 + cut, None));
+            for x in 0..1u64 << (8 + cut) {
+                let high = x >> (7 + cut) & 1 == 1;
+                let x = if high { x.wrapping_sub(1 << (8 + cut)) } else { x };
+                let found = f.results(x);
+                assert!(whole.results(x).iter().all(|y| found.contains(y)), "{x}");
+            }
+        }
+        assert_eq!(square().whole(), square());
     }
 
     #[test]
@@ -222,6 +386,20 @@ mod tests {
         wrong(|f| f.pieces[4] = 1 << 15);
         wrong(|f| f.pieces[4] = i64::MIN);
         assert!(plan(64, 2, Lookup { pieces: vec![i64::MIN; 24], ..square() }).is_ok());
+        assert!(plan(16, 2, bent()).is_ok());
+        let beside = |beyond: Beyond, degree: u32| {
+            let pieces = vec![1; 4 * (degree as usize + 1)];
+            plan(16, 2, Lookup { degree, pieces, beyond: Some(beyond), ..bent() })
+        };
+        let beyond = Beyond { bits: 8, constant: 5, slope: 3 };
+        assert!(beside(beyond, 1).is_ok() && beside(beyond, 0).is_err());
+        assert!(beside(Beyond { slope: 0, ..beyond }, 0).is_ok());
+        for bits in [0, 5, 17, u32::MAX] {
+            assert!(beside(Beyond { bits, ..beyond }, 1).is_err(), "{bits}");
+        }
+        assert!(beside(Beyond { bits: 6, ..beyond }, 1).is_ok());
+        assert!(beside(Beyond { constant: 1 << 15, ..beyond }, 1).is_err());
+        assert!(beside(Beyond { slope: i64::MIN, ..beyond }, 1).is_err());
         // As many values as a tensor may have, and a table for each.
         let mut many = Plan::new(64);
         let x = many.input("x", "alice", [1 << 33].into(), 2);

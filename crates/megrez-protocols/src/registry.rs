@@ -141,7 +141,8 @@ mod tests {
             let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
             let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
             let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
-            let table = megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0 };
+            let table =
+                megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
             let looked_up = Op::Lookup(table);
             let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
             let lookup = [looked_up, offloaded].map(|op| has(op, &[&ring], &ring));

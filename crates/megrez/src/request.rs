@@ -276,6 +276,7 @@ impl CompileRequest {
             replicated: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations()?,
             delay_ns: self.net.delay_ns(),
+            mib_ns: self.net.transmit_ns(1 << 20),
             trees: self.trees.into(),
             private_weights: self.weights == Weights::Private,
             publisher: self.publisher()?,

@@ -79,7 +79,7 @@ fn pieces_of(ring: u32, cut: u32, degree: u32, index: u32) -> Lookup {
     };
     let pieces = (0..segments).flat_map(piece);
     let pieces = pieces.map(|c: i64| c << (64 - ring) >> (64 - ring)).collect();
-    Lookup { cut, low, degree, pieces, frac: ring / 4 }
+    Lookup { cut, low, degree, pieces, frac: ring / 4, beyond: None }
 }
 
 /// Digit widths that sum to λ − 1, threes first.

@@ -14,7 +14,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
+use super::table::{Bend, Right, Table, WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::Id;
@@ -103,8 +103,8 @@ fn decay_by_polynomial(cx: &mut Lowering, x: &Secret, over: i128) -> Result<Secr
 /// comes out as another power, and not as 0.
 const FURTHER: i128 = 2;
 
-/// As [`decay`], by one table; where x may lie beyond [`TABLE_CUT`], a comparison runs beside it
-/// and says whether its value counts.
+/// As [`decay`], by one table; where x may lie beyond [`TABLE_CUT`], a key gives 0 there, or a
+/// comparison runs beside the table and says whether its value counts.
 fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> Result<Powers, Refusal> {
     let (f, frac) = (cx.frac(), cx.frac_of(x));
     let power = |x: f64| x.exp();
@@ -133,6 +133,13 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
         return Ok(Powers { settled, summand });
     }
     let end = i64::from(TABLE_CUT) << frac;
+    let bend = Bend { from: -i128::from(end), to: over, left: 0.0, right: Right::Nothing };
+    if let Some(table) = Table::beside(cx, &x, &power, &bend, wanted)
+        && table.is_worth_a_comparison(cx, &x)
+    {
+        let (settled, summand) = table.look_up_twice(cx, "power", &x)?;
+        return Ok(Powers { settled, summand });
+    }
     let (bits, wrong) = cx.at_least("compare", &x, &[-end])?;
     let inside = Secret { id: x.id, range: Range::uniform(-i128::from(end) - wrong, over) };
     let Some(y) = look_up(cx, "power", &inside, &power, Wanted { most: None, widest: WIDEST, ..wanted })?

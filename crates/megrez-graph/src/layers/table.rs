@@ -15,6 +15,10 @@
 //! the table's value, or a constant, or x: the bits choose among values, so what a table gives for
 //! numbers that it does not hold is dropped. Three rounds under `mizar`.
 //!
+//! Or one key gives the function of all numbers, with what it is beside its bend ([`Beyond`]): one
+//! round, and one for the truncation. It is dealt more bits, and a worker looks at twice as many
+//! segments; [`Price`] says where the round is worth that.
+//!
 //! Errors: the fit's, [`TARGET`]; 2^−15 for what is left of the bend at an end; a unit of the
 //! argument times the slope; one unit of the result. On the 64-bit ring with f = 16 they stay below
 //! [`ERROR`] together.
@@ -24,7 +28,7 @@ use crate::lowering::{Lowering, Secret};
 use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
-use megrez_plan::{Lookup, MAX_DEGREE, MAX_SEGMENTS};
+use megrez_plan::{Beyond, Lookup, MAX_DEGREE, MAX_SEGMENTS};
 
 /// What the whole of an activation is held to on the 64-bit ring, 2^−12.
 pub(super) const ERROR: f64 = 1.0 / 4096.0;
@@ -48,6 +52,62 @@ const LOOKED_AT: usize = 1 << 20;
 /// What a segment of a key takes a worker, with others that are looked up at the same time, in
 /// nanoseconds.
 const SEGMENT_NS: u64 = 10;
+
+/// What goes down a tree take a worker for each level above the segments, in nanoseconds: alone,
+/// and where it is paid on its way.
+const LEVEL_NS: u64 = 20;
+const PAID_LEVEL_NS: u64 = 60;
+
+/// What a comparison of one value with both ends of a bend, and the selection after it, take a
+/// worker, in nanoseconds, …
+const COMPARED_NS: u64 = 200;
+
+/// … and in bits for each bit that is compared, offline and online.
+const COMPARED_BITS: [u32; 2] = [9, 13];
+
+/// What one way to compute a function costs: its rounds, and for each value a worker's time, and
+/// bits of both phases.
+struct Price {
+    rounds: u64,
+    worker_ns: u64,
+    offline_bits: usize,
+    online_bits: usize,
+}
+
+impl Price {
+    /// Of all values of x together, in nanoseconds. Offline bits count a quarter: they may be there
+    /// before the values are.
+    fn of(&self, cx: &Lowering, x: &Secret) -> u64 {
+        let elements = cx.shape(x).elements() as u64;
+        let bits = (self.offline_bits / 4 + self.online_bits) as u64;
+        let link = u128::from(cx.mib_ns()) * u128::from(bits * elements) >> 23;
+        self.rounds * cx.delay_ns() + elements * self.worker_ns + link as u64
+    }
+
+    /// Of a key with what is beside its segments: the round of the look-up.
+    fn of_key(f: &Lookup, ring: u32) -> Price {
+        let above = f.depth() as u64 - u64::from(f.index_bits());
+        let level = if f.beyond.is_some_and(|beyond| beyond.parts() > 0) { PAID_LEVEL_NS } else { LEVEL_NS };
+        Price {
+            rounds: 1,
+            worker_ns: 2 * f.segments() as u64 * SEGMENT_NS + above * level,
+            offline_bits: f.dealt_bits(ring),
+            online_bits: 2 * ring as usize,
+        }
+    }
+
+    /// Of the same segments beside a comparison and before a selection.
+    fn of_comparison(f: &Lookup, ring: u32) -> Price {
+        let [offline, online] = COMPARED_BITS.map(|bits| (bits * f.bits()) as usize);
+        let closed = Lookup { beyond: None, ..f.clone() };
+        Price {
+            rounds: 2,
+            worker_ns: f.segments() as u64 * SEGMENT_NS + COMPARED_NS,
+            offline_bits: closed.dealt_bits(ring) + offline,
+            online_bits: 2 * ring as usize + online,
+        }
+    }
+}
 
 /// The most segments of a table for this value for which a round is spared: what it takes a worker
 /// is no longer than what a message takes.
@@ -126,6 +186,27 @@ struct Words {
     /// Fraction bits of the result; as many as small values need, so perhaps more than the ring
     /// has.
     scale: u32,
+    /// Whether values lie to the left of the segments and to the right of them, too.
+    open: [bool; 2],
+}
+
+/// What a function is beside its bend, and where that is: words of its argument.
+pub(super) struct Bend {
+    pub from: i128,
+    pub to: i128,
+    /// What it is to the left, …
+    pub left: f64,
+    /// … and to the right: a number, or x.
+    pub right: Right,
+}
+
+/// What a function is to the right of its bend.
+#[derive(Clone, Copy)]
+pub(super) enum Right {
+    /// No value lies there.
+    Nothing,
+    Constant(f64),
+    Argument,
 }
 
 /// The polynomial through `function` at Chebyshev's nodes of [from, to], c_0 first.
@@ -185,7 +266,7 @@ impl Fit {
         degree: u32,
         segments: usize,
     ) -> Fit {
-        let Words { start, frac, cut, scale, times, .. } = words;
+        let Words { start, frac, cut, scale, times, open, .. } = words;
         let width = 2f64.powi((low + cut) as i32 - frac as i32) / f64::from(times);
         let mut pieces = vec![];
         let (mut error, mut off) = (0f64, 0f64);
@@ -193,14 +274,14 @@ impl Fit {
         for h in 0..segments {
             // No value comes so far, not even with a carry: what would be fitted there may be of
             // any size.
-            if h > 0 && (h as i128 - 1) << low > units {
+            if !open[1] && h > 0 && (h as i128 - 1) << low > units {
                 pieces.extend_from_within(pieces.len() - 1 - degree as usize..);
                 continue;
             }
             let at = |t: f64| function(start + (h as f64 + t) * width);
             // There is nothing before the first segment, and no carry where nothing is below a
             // segment's number.
-            let from = if h == 0 || low == 0 { 0.0 } else { -1.0 };
+            let from = if h == 0 && !open[0] || low == 0 { 0.0 } else { -1.0 };
             let powers = match degree {
                 0 => vec![at(0.0)],
                 _ => interpolated(at, [from, 1.0], degree as usize),
@@ -211,7 +292,7 @@ impl Fit {
                 piece.iter().rev().fold(0.0, |sum, &c| sum * l + c as f64) * 2f64.powi(-(scale as i32))
             };
             // Beyond the end nothing is looked up; at it, a steep piece is judged too.
-            let end = units as f64 * 2f64.powi(-(low as i32)) - h as f64;
+            let end = if open[1] { 1.0 } else { units as f64 * 2f64.powi(-(low as i32)) - h as f64 };
             let samples = if low == 0 { 0 } else { 24 };
             for i in (0..=samples).filter(|_| end >= from) {
                 let t = (from + (1.0 - from) * f64::from(i) / 24.0).min(end);
@@ -225,7 +306,27 @@ impl Fit {
         // Between the samples.
         let slack = off + TARGET * values.0.abs().max(values.1.abs());
         let values = (values.0 - slack, values.1 + slack);
-        Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale }, times, error, values }
+        Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale, beyond: None }, times, error, values }
+    }
+
+    /// The best pieces for a result of few fraction bits, so that it need not be truncated, or else
+    /// for one of so many; and the fraction bits that are wanted of it.
+    fn short_or_long(
+        function: &dyn Fn(f64) -> f64,
+        words: &dyn Fn(u32) -> Words,
+        (scale, factors): (u32, &[u32]),
+        span: i128,
+        wanted: Wanted,
+    ) -> Option<(Fit, u32)> {
+        // Without a truncation if that is as good.
+        let short = Some(wanted.spare.min(scale)).filter(|&short| short > wanted.frac).and_then(|short| {
+            let wanted = Wanted { most: Some(wanted.widest), ..wanted };
+            Fit::best(function, words(short), span, wanted, factors).map(|fit| (fit, short))
+        });
+        match short {
+            Some(short) => Some(short),
+            None => Some((Fit::best(function, words(scale), span, wanted, &[1])?, wanted.frac)),
+        }
     }
 
     /// The pieces of which fewest bits are dealt that are as good as wanted for words from 0 to
@@ -244,7 +345,9 @@ impl Fit {
         for degree in 0..=MAX_DEGREE {
             let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS.min(most));
             shapes.extend(sizes.map(|segments| {
-                (Lookup::dealt_bits(words.ring, degree as usize + 1, segments), segments, degree)
+                let pieces = vec![0; segments * (degree as usize + 1)];
+                let f = Lookup { cut: 0, low: 0, degree, pieces, frac: 0, beyond: None };
+                (f.dealt_bits(words.ring), segments, degree)
             }));
         }
         shapes.sort_unstable();
@@ -254,7 +357,7 @@ impl Fit {
                 // The argument is read as finely as without a factor.
                 let words = Words { times, cut: words.cut + times.ilog2(), ..words };
                 let span = span * i128::from(times);
-                if times > 1 && (degree == 0 || span >> (words.ring - 2) > 0) {
+                if degree == 0 && (times > 1 || words.open[1]) || times > 1 && span >> (words.ring - 2) > 0 {
                     continue;
                 }
                 // With the carry of the cut, and the last segment free.
@@ -295,6 +398,23 @@ pub(super) fn coarse(range: &Range) -> Range {
     Range::uniform(low, high)
 }
 
+/// A number as a word with so many fraction bits.
+fn word(v: f64, scale: u32, up: bool) -> i128 {
+    let v = v * 2f64.powi(scale as i32);
+    (if up { v.ceil() } else { v.floor() }) as i128
+}
+
+/// How many fraction bits a result has whose largest value is this, and how many of these more than
+/// the plan can say: as many as there is room for, and where small values need them more than there
+/// are bits. These are counted from another place until the truncation.
+fn room(ring: u32, largest: f64, wanted: Wanted) -> Option<(u32, u32)> {
+    let f = wanted.frac;
+    let whole = largest.log2().ceil().clamp(-64.0, 128.0) as i32;
+    let room = ring as i32 - 4 - wanted.summed.next_power_of_two().ilog2() as i32;
+    let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
+    (scale >= f as i32).then_some((scale as u32, (scale - room).max(0) as u32))
+}
+
 /// A table that is made for a value.
 pub(super) struct Table {
     lookup: Lookup,
@@ -308,6 +428,9 @@ pub(super) struct Table {
     frac: u32,
     /// … and how many fraction bits more the table has than the plan can say.
     over: u32,
+    /// Where it looks beside its segments: the range that it must be right for, and how far values
+    /// were moved for that.
+    compared: Option<(Range, i128)>,
 }
 
 impl Table {
@@ -319,7 +442,7 @@ impl Table {
         function: &dyn Fn(f64) -> f64,
         wanted: Wanted,
     ) -> Option<Table> {
-        let Wanted { cut, frac: f, .. } = wanted;
+        let cut = wanted.cut;
         let (frac, ring) = (cx.frac_of(x), cx.ring());
         let (low, high) = x.range.hull();
         // Nothing that a table could hold.
@@ -333,36 +456,88 @@ impl Table {
         // How large values are, by the function at some points; a bit more is left.
         let samples =
             (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
-        let whole = samples.fold(0.0, f64::max).log2().ceil().clamp(-64.0, 128.0) as i32;
-        // As many fraction bits as there is room for, and where small values need them more than
-        // there are bits: these are counted from another place until the truncation.
-        let room = ring as i32 - 4 - wanted.summed.next_power_of_two().ilog2() as i32;
-        let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
-        let over = (scale - room).max(0);
-        if scale < f as i32 {
+        let (scale, over) = room(ring, samples.fold(0.0, f64::max), wanted)?;
+        let start = start as f64 * unit;
+        let words = |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open: [false; 2] };
+        let (fit, to) = Fit::short_or_long(function, &words, (scale, &FACTORS), span, wanted)?;
+        let mut lookup = fit.lookup;
+        let range =
+            Range::uniform(word(fit.values.0, lookup.frac, false), word(fit.values.1, lookup.frac, true));
+        let over = if lookup.frac == to { 0 } else { over };
+        lookup.frac -= over;
+        Some(Table { lookup, times: fit.times, moved, range, frac: to, over, compared: None })
+    }
+
+    /// Of a function wherever the value lies, less what it is to the left of its bend; `None` if
+    /// there is no such table as is wanted.
+    pub(super) fn beside(
+        cx: &Lowering,
+        x: &Secret,
+        function: &dyn Fn(f64) -> f64,
+        bend: &Bend,
+        wanted: Wanted,
+    ) -> Option<Table> {
+        let (cut, frac, ring) = (wanted.cut, cx.frac_of(x), cx.ring());
+        let unit = 2f64.powi(-(frac as i32));
+        let start = bend.from >> cut << cut;
+        let (span, moved) = (bend.to - start, i64::try_from(-start).ok()?);
+        // Right with a segment to spare at both ends. All of them are less than four times as wide
+        // as the bend.
+        let spare = 4 * (span + (2 << cut));
+        let (low, high) = Range::combine(&[(1, &x.range)], moved).hull();
+        let looked_at = |times: u32| {
+            let reach = |v: i128, more: i128| v.saturating_add(more).saturating_mul(times.into());
+            Range::uniform(reach(low, -spare), reach(high, spare))
+        };
+        let bits = |times: u32| {
+            let words = Secret { id: x.id, range: looked_at(times) };
+            cx.bits_looked_at(&words, i128::from(times) * i128::from(moved))
+        };
+        let function = |x: f64| function(x) - bend.left;
+        let start = start as f64 * unit;
+        let samples = (0..=256).map(|i| function(start + span as f64 * unit * f64::from(i) / 256.0).abs());
+        // By what everybody sees: the number of bits that are looked at.
+        let (largest, factors, least): (f64, &[u32], u32) = match bend.right {
+            Right::Nothing => (0.0, &FACTORS, 0),
+            Right::Constant(right) => (right - bend.left, &FACTORS, 0),
+            // A line in x has whole words for slopes, of x as it is.
+            Right::Argument => (2f64.powi(bits(1) as i32 - 1) * unit, &[1], frac),
+        };
+        let (scale, over) = room(ring, samples.fold(largest.abs(), f64::max), wanted)?;
+        let open = [true, !matches!(bend.right, Right::Nothing)];
+        let words = |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open };
+        let wanted = Wanted { spare: if wanted.spare < least { 0 } else { wanted.spare }, ..wanted };
+        let (fit, to) = Fit::short_or_long(&function, &words, (scale, factors), span, wanted)?;
+        let (mut lookup, times) = (fit.lookup, fit.times);
+        let scale = lookup.frac;
+        let (constant, slope, right) = match bend.right {
+            Right::Nothing => (0, 0, 0.0),
+            Right::Constant(right) => (word(right - bend.left, scale, false), 0, right - bend.left),
+            Right::Argument if scale < least => return None,
+            Right::Argument => {
+                let right = high as f64 * unit + start - bend.left;
+                (word(start - bend.left, scale, false), 1i128 << (scale - frac), right)
+            }
+        };
+        let (own, bits) = (lookup.bits(), bits(times));
+        let half = 1i128 << (ring - 1);
+        let fits = [constant, slope].iter().all(|word| (-half..half).contains(word));
+        if !fits || bits < own + 2 {
             return None;
         }
-        let (scale, over) = (scale as u32, over as u32);
-        let words = |scale: u32| Words { start: start as f64 * unit, times: 1, frac, cut, ring, scale };
-        // Without a truncation if that is as good.
-        let short = Some(wanted.spare.min(scale)).filter(|&short| short > f).and_then(|short| {
-            let wanted = Wanted { most: Some(wanted.widest), ..wanted };
-            Fit::best(function, words(short), span, wanted, &FACTORS).map(|fit| (fit, short))
-        });
-        let (fit, to) = match short {
-            Some(short) => short,
-            None => (Fit::best(function, words(scale), span, wanted, &[1])?, f),
-        };
-        let mut lookup = fit.lookup;
-        let scale = lookup.frac;
-        let word = |v: f64, up: bool| {
-            let v = v * 2f64.powi(scale as i32);
-            (if up { v.ceil() } else { v.floor() }) as i128
-        };
-        let range = Range::uniform(word(fit.values.0, false), word(fit.values.1, true));
+        lookup.beyond = Some(Beyond { bits, constant: constant as i64, slope: slope as i64 });
+        let (least, most) = (fit.values.0.min(0.0).min(right), fit.values.1.max(0.0).max(right));
+        let range = Range::uniform(word(least, scale, false), word(most, scale, true));
         let over = if scale == to { 0 } else { over };
         lookup.frac -= over;
-        Some(Table { lookup, times: fit.times, moved, range, frac: to, over })
+        let compared = Some((looked_at(times), i128::from(times) * i128::from(moved)));
+        Some(Table { lookup, times, moved, range, frac: to, over, compared })
+    }
+
+    /// Whether it is dearer than a comparison with the ends of its bend and a selection.
+    pub(super) fn is_worth_a_comparison(&self, cx: &Lowering, x: &Secret) -> bool {
+        let ring = cx.ring();
+        Price::of_key(&self.lookup, ring).of(cx, x) < Price::of_comparison(&self.lookup, ring).of(cx, x)
     }
 
     /// The function of the value that it is made for. Where that is outside of its range after all,
@@ -374,7 +549,12 @@ impl Table {
 
     /// As [`look_up`](Self::look_up), and the value before it is truncated, with the fraction bits
     /// that it has there.
-    fn look_up_twice(self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<(Secret, Secret), Refusal> {
+    pub(super) fn look_up_twice(
+        self,
+        cx: &mut Lowering,
+        name: &str,
+        x: &Secret,
+    ) -> Result<(Secret, Secret), Refusal> {
         let found = self.found(cx, name, x)?;
         let y = self.truncated(cx, name, &found)?;
         let scale = cx.frac_of(&found) + self.over;
@@ -389,6 +569,9 @@ impl Table {
         // A table reads words, whatever they stand for.
         let frac = cx.frac_of(&x).max(self.lookup.cut);
         let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
+        if let Some((range, moved)) = self.compared.clone() {
+            cx.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
+        }
         cx.look_up(name, &x, self.lookup.clone(), self.range.clone())
     }
 
@@ -458,6 +641,22 @@ impl Smooth {
             return Ok(y);
         }
         let end = cx.encode(self.reach, frac)?;
+        let far = |x: f64| ((self.function)(x) * 2f64.powi(f as i32)).round() as i64;
+        let (left, right) = (far(-1e6), far(1e6));
+        let number = |word: i64| word as f64 * 2f64.powi(-(f as i32));
+        let bend = Bend {
+            from: -i128::from(end),
+            to: end.into(),
+            left: number(left),
+            right: if self.rises { Right::Argument } else { Right::Constant(number(right)) },
+        };
+        if let Some(table) = Table::beside(cx, x, &self.function, &bend, wanted)
+            && table.is_worth_a_comparison(cx, x)
+        {
+            let y = table.look_up(cx, "table", x)?;
+            let left = i128::from(left) << (cx.frac_of(&y) - f);
+            return cx.combine("chosen", &[(1, &y)], left as i64);
+        }
         let (bits, wrong) = cx.at_least("compare", x, &[-end, end])?;
         // A wrong comparison moves an end by `wrong` words.
         let bound = i128::from(end) + 4 * wrong;
@@ -468,8 +667,6 @@ impl Smooth {
                 "choose other activations or fewer fraction bits",
             );
         };
-        let far = |x: f64| ((self.function)(x) * 2f64.powi(f as i32)).round() as i64;
-        let (left, right) = (far(-1e6), far(1e6));
         // left + [x ≥ −end]·(table − left) + [x ≥ end]·(right − table), and right is x where the
         // function rises as x does.
         let from_left = cx.combine("from-left", &[(1, &y)], -left)?;
@@ -510,7 +707,7 @@ mod tests {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
             let (ring, scale) = if frac == 10 { (32, 27) } else { (64, 58) };
-            let words = Words { start: -3.0, times: 1, frac, cut, ring, scale };
+            let words = Words { start: -3.0, times: 1, frac, cut, ring, scale, open: [false; 2] };
             let wanted = Wanted {
                 target: TARGET,
                 relative: false,

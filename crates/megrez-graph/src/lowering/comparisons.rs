@@ -75,6 +75,13 @@ impl Lowering<'_> {
         Ok(Above { parts, bits, wrong })
     }
 
+    /// How many low bits of a value a look-up looks at that takes the place of a comparison: those
+    /// which that is right for.
+    pub(crate) fn bits_looked_at(&self, x: &Secret, moved: i128) -> u32 {
+        let (sign, _) = self.sign_for(x, moved, 1);
+        sign.cut + sign.width(self.options.ring)
+    }
+
     /// The bits [x ≥ border] of public borders, words at the scale of x, along a new first
     /// dimension; and by how many words x may be below a border that it counts as having reached.
     pub(crate) fn at_least(
@@ -291,7 +298,7 @@ impl Lowering<'_> {
     /// How to compare a value that is an activation's input moved by up to `moved` words, and whose
     /// low bits are cut `cuts` times before it is compared: the comparison, and the range in which
     /// it is right.
-    pub(super) fn comparison(
+    pub(crate) fn comparison(
         &mut self,
         name: &str,
         x: &Secret,

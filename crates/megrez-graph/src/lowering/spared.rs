@@ -46,6 +46,11 @@ impl Lowering<'_> {
         self.options.delay_ns
     }
 
+    /// How long a MiB takes on a link, in nanoseconds.
+    pub(crate) fn mib_ns(&self) -> u64 {
+        self.options.mib_ns
+    }
+
     /// How many fraction bits more a table of the current layer may leave in its result, which need
     /// not be truncated then.
     pub(crate) fn spare_of_tables(&self) -> u32 {

@@ -21,12 +21,9 @@ mod tests;
 
 use super::half_tree::{Permutations, halves, mask128, pair, root};
 use crate::{DeviceError, Memory, Reference};
+use megrez_plan::DIGIT;
 use megrez_prg::Stream;
 use megrez_ring::Word;
-
-/// Levels of the tree for one value correction: a worker's digits have so many bits, but the last,
-/// which has what is left.
-pub const DIGIT: usize = 4;
 
 /// What a key compares, and what it pays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

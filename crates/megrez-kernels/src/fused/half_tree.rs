@@ -11,6 +11,7 @@
 //! input of one is an input of another. They are AES-128 under three public keys that the dealer
 //! draws for each use. Worker 0's root has t = 0, so it never needs the first CW.
 
+use crate::cpu::element::and;
 use crate::cpu::work::at_every_level;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128Enc, Block};
@@ -163,6 +164,49 @@ at_every_level! {
             for (s, hash) in [(&mut seeds_0[e], hashes[0]), (&mut seeds_1[e], hashes[1])] {
                 let left = sigma(xor(hash, masked(correction, t_of(*s))));
                 *s = xor(left, masked(*s, right));
+            }
+        }
+    }
+}
+
+at_every_level! {
+    /// The children of all nodes, from their images: node k's are 2k and 2k + 1. Corrections are σ
+    /// of those that were dealt.
+    pub(super) fn children<>(seeds: &Seeds, corrections: &[[u64; 2]], next: &mut [[u64; 2]]) {
+        let n = corrections.len();
+        let rows = seeds.sigma.chunks_exact(n).zip(seeds.images.chunks_exact(n));
+        for ((seeds, images), next) in rows.zip(next.chunks_exact_mut(2 * n)) {
+            let (left, right) = next.split_at_mut(n);
+            for e in 0..n {
+                let s = seeds[e];
+                left[e] = xor(sigma(xor(images[e], s)), masked(corrections[e], t_of(s)));
+                right[e] = xor(left[e], s);
+            }
+        }
+    }
+}
+
+at_every_level! {
+    /// For each value, adds up word p of Conv of its first `limits` nodes.
+    pub(super) fn add_words<W: Word>(p: usize, seeds: &Seeds, limits: &[u64], sums: &mut [W]) {
+        let (n, (half, shift)) = (limits.len(), within::<W>(p));
+        let rows = seeds.sigma.chunks_exact(n).zip(seeds.images.chunks_exact(n));
+        for (q, (seeds, images)) in rows.enumerate() {
+            for e in 0..n {
+                let counted = W::from_u64(0u64.wrapping_sub(u64::from((q as u64) < limits[e])));
+                let word = (seeds[e][half] ^ images[e][half]) >> shift;
+                sums[e] = sums[e].add(and(W::from_u64(word), counted));
+            }
+        }
+    }
+}
+
+at_every_level! {
+    /// For each value, how many of its first `limits` nodes have t = 1.
+    pub(super) fn count<>(seeds: &[[u64; 2]], limits: &[u64], counts: &mut [u64]) {
+        for (q, seeds) in seeds.chunks_exact(limits.len()).enumerate() {
+            for e in 0..limits.len() {
+                counts[e] += t_of(seeds[e]) & u64::from((q as u64) < limits[e]);
             }
         }
     }

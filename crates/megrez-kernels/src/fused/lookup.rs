@@ -46,12 +46,13 @@ pub trait LookupTables: Memory {
     }
 }
 
-/// The parts of a masked value or of a mask: the n bits that choose a segment, and the `low` below
+/// The parts of a masked value or of a mask: the bits that choose a segment, and the `low` below
 /// them.
 pub(super) fn split<W: Word>(f: &Lookup, x: W) -> (usize, W) {
     let y = x.to_u64() >> f.cut;
     let low = y & ((1 << f.low) - 1);
-    ((y >> f.low) as usize & (f.segments() - 1), W::from_u64(low))
+    let high = y >> f.low & u64::MAX >> (64 - f.depth());
+    (high as usize, W::from_u64(low))
 }
 
 /// The coefficients of p(t + by) from those of p.

@@ -12,19 +12,30 @@
 //!
 //!   Σ_i c_i·(m_l − r_l)^i = Σ_i Σ_{k ≤ i} (i over k)·m_l^{i−k} Σ_q c_i(m_h − q)·[β_k]_q.
 //!
+//! With [`megrez_plan::Beyond`] r_h has a bits more, above the n: *blocks* of 2^n leaves. The tree
+//! has depth a + n; its path is the upper a bits, from the highest on, then the n as above. Of m_h,
+//! P says in which block it is and p where there. x lies in segment h ∈ (−2^n, 2^{n+1}) where r_h
+//! is leaf i of block P (h = p − i) or of block P − 1 (h = 2^n + p − i): these two are looked at,
+//! with zeros, pieces and the line as they follow from h. All that is further to the right are
+//! whole blocks, those from A = P + 2^{a−1} to P − 2, cyclically:
+//!
+//!   E = [r_h's block is one of them] = D(P − 1) − D(A) + [A > P − 1],   D(k) = [it is below k],
+//!
+//! and D comes of value corrections that pay (1, −r) at every [`DIGIT`] levels of the upper part,
+//! V = (−1)^{t_1}·(β − Conv(s_0) + Conv(s_1)) at the path's node there: a worker that walks down to
+//! k adds up what it is paid left of its own way. Then constant·E + slope·(m·E − r·E) is the line.
+//!
 //! Security: `docs/security/keys.md`.
 
-use super::half_tree::{
-    Permutations, Seeds, correct, halves, mask128, masked, pair, place, root, sigma, t_of, within, xor,
-};
+mod cpu;
+
+use super::half_tree::{Permutations, halves, mask128, pair, root};
 use super::lookup::split;
-use crate::cpu::element::and;
-use crate::cpu::work::{Disjoint, at_every_level, parallel};
-use crate::{Cpu, DeviceError, Memory, Reference};
-use megrez_plan::{Lookup, MAX_DEGREE};
-use megrez_prg::{Level, Stream};
+use crate::{DeviceError, Memory, Reference};
+use megrez_plan::{DIGIT, Lookup, MAX_DEGREE};
+use megrez_prg::Stream;
 use megrez_ring::Word;
-use std::sync::Arc;
+use std::ops::Range;
 
 /// The most coefficients of a piece.
 const WIDEST: usize = MAX_DEGREE as usize + 1;
@@ -35,7 +46,7 @@ pub struct DealtLookup<W: Word, D: Memory> {
     pub first: D::Buf<u64>,
     /// Those of level i ≥ 1, of value e at pair (i − 1)·N + e: for both.
     pub others: D::Buf<u64>,
-    /// V: word k of value e at k·N + e, for both.
+    /// V: word k of value e at k·N + e, for both; those of the leaves, then those of each digit.
     pub values: D::Buf<W>,
 }
 
@@ -49,6 +60,8 @@ pub struct LookupKey<'a, W: Word, D: Memory> {
     pub others: &'a D::Buf<u64>,
     /// As [`DealtLookup::values`].
     pub values: &'a D::Buf<W>,
+    /// Its share of the mask: the value's part that a line beside the segments is of.
+    pub mask: &'a D::Buf<W>,
 }
 
 /// A function by pieces, by keys.
@@ -67,12 +80,18 @@ pub trait LookupKeys: Memory {
         let n = masks.len();
         let roots = roots.map(|stream| stream.words(2 * n));
         let mut dealt = Words::new(f, n);
+        let tree = Tree::of(f);
         for (e, &r) in masks.iter().enumerate() {
-            let (high, low) = split(f, r);
             let mut s = [0, 1].map(|j| root(j, &roots[j], e));
             let delta = s[0] ^ s[1];
-            for level in 0..f.index_bits() as usize {
-                let right = mask128(high as u64 >> level);
+            // −1 if t of worker 1's seed is set.
+            let paid = |s: [u128; 2], k: usize, beta: W| {
+                let t = W::from_u64(s[1] as u64 & 1);
+                let [a, b]: [W; 2] = s.map(|s| pi.converted(s, k));
+                W::ONE.sub(t.add(t)).mul(beta.sub(a).add(b))
+            };
+            for level in 0..tree.depth() {
+                let right = mask128(r.to_u64() >> tree.bit(level));
                 let h = s.map(|s| pi.tree(s));
                 let correction = h[0] ^ h[1] ^ (delta & !right);
                 s = [0, 1].map(|j| h[j] ^ (correction & mask128(s[j] as u64)) ^ (s[j] & right));
@@ -81,11 +100,15 @@ pub trait LookupKeys: Memory {
                     _ => (&mut dealt.others, (level - 1) * n + e),
                 };
                 words[2 * at..2 * at + 2].copy_from_slice(&halves(correction));
+                if let Some(digit) = tree.ends(level) {
+                    for (part, beta) in beside(r).into_iter().enumerate().take(tree.parts) {
+                        dealt.values[tree.word(f.coefficients(), digit, part) * n + e] = paid(s, part, beta);
+                    }
+                }
             }
-            let sign = sign_of::<W>(s[1]);
-            for (k, beta) in paid(low).into_iter().enumerate().take(f.coefficients()) {
-                let [a, b]: [W; 2] = s.map(|s| pi.converted(s, k));
-                dealt.values[k * n + e] = sign.mul(beta.sub(a).add(b));
+            let low = split(f, r).1;
+            for k in 0..f.coefficients() {
+                dealt.values[k * n + e] = paid(s, k, power(low.neg(), k));
             }
         }
         Ok(DealtLookup {
@@ -109,37 +132,221 @@ pub trait LookupKeys: Memory {
         let pi = Permutations::new(&words(permutations)?);
         let (masked, values, mut out) = (host(masked)?, host(key.values)?, host(output_mask)?);
         let n = masked.len();
+        let mask = host(key.mask)?;
         let roots = key.root.words(2 * n);
         let (first, others) = (key.first.map(words).transpose()?, words(key.others)?);
-        let j = usize::from(first.is_some());
+        let (j, tree, turns) = (usize::from(first.is_some()), Tree::of(f), Turns::<W>::new(f));
         for (e, &m) in masked.iter().enumerate() {
-            let (high, low) = split(f, m);
-            let mut seeds = vec![root(j, &roots, e)];
-            for level in 0..f.index_bits() as usize {
+            let children = |nodes: &[u128], level: usize| -> [Vec<u128>; 2] {
                 let correction = match level {
                     0 => first.as_ref().map_or(0, |first| pair(first, e)),
                     _ => pair(&others, (level - 1) * n + e),
                 };
                 let left = |s: u128| pi.tree(s) ^ (correction & mask128(s as u64));
-                let (lefts, rights) = (seeds.iter().map(|&s| left(s)), seeds.iter().map(|&s| left(s) ^ s));
-                seeds = lefts.chain(rights).collect();
+                [nodes.iter().map(|&s| left(s)).collect(), nodes.iter().map(|&s| left(s) ^ s).collect()]
+            };
+            let own = root(j, &roots, e);
+            // Down to a block, and what is paid to the left of the way there.
+            let walk = |block: usize| {
+                let (mut s, mut sums) = (own, [W::ZERO; 2]);
+                for digit in 0..tree.digits() {
+                    let mut nodes = vec![s];
+                    for level in tree.levels_of(digit) {
+                        let [left, right] = children(&nodes, level);
+                        nodes = left.into_iter().zip(right).flat_map(|(left, right)| [left, right]).collect();
+                    }
+                    let taken = tree.digit(block, digit);
+                    s = nodes[taken];
+                    for (part, sum) in sums.iter_mut().enumerate().take(tree.parts) {
+                        for node in &nodes[..taken] {
+                            let t = W::from_u64(*node as u64 & 1);
+                            let paid = t.mul(values[tree.word(f.coefficients(), digit, part) * n + e]);
+                            *sum = sum.add(pi.converted(*node, part)).add(paid);
+                        }
+                    }
+                }
+                (s, sums)
+            };
+            let (high, low) = split(f, m);
+            let (mut starts, mut sum, mut known) = (vec![own], W::ZERO, W::ZERO);
+            if let Some(blocks) = tree.blocks(high) {
+                let ([before, at], far) = ([walk(blocks.before), walk(blocks.at)], walk(blocks.far));
+                let right: [W; 2] = [0, 1].map(|part| before.1[part].sub(far.1[part]));
+                (sum, known) = turns.beside(m, right, blocks.wraps, (j, mask[e]));
+                starts = vec![before.0, at.0];
             }
-            let mut sum = W::ZERO;
-            for (q, &s) in seeds.iter().enumerate() {
+            let mut leaves = vec![];
+            for start in starts {
+                let mut nodes = vec![start];
+                for level in tree.above..tree.depth() {
+                    nodes = children(&nodes, level).concat();
+                }
+                leaves.extend(nodes);
+            }
+            for (q, &s) in leaves.iter().enumerate() {
                 let t = W::from_u64(s as u64 & 1);
-                let segment = (high + f.segments() - q) % f.segments();
-                let piece = &f.pieces[segment * f.coefficients()..][..f.coefficients()];
-                for (i, &c) in piece.iter().enumerate() {
+                for i in 0..f.coefficients() {
+                    let c = turns.of(i, high)[q];
                     for k in 0..=i {
                         let paid = pi.converted::<W>(s, k).add(t.mul(values[k * n + e]));
                         let weight = W::from_u64(CHOOSE[i][k]).mul(power(low, i - k));
-                        sum = sum.add(W::from_i64(c).mul(weight).mul(paid));
+                        sum = sum.add(c.mul(weight).mul(paid));
                     }
                 }
             }
-            out[e] = if j == 0 { out[e].add(sum) } else { out[e].sub(sum) };
+            let share = if j == 0 { sum } else { sum.neg() };
+            out[e] = out[e].add(share).add(known);
         }
         self.upload(out)
+    }
+}
+
+/// How the tree of a function is made up.
+struct Tree {
+    /// Levels that choose a block, a, and those that choose a leaf there, n.
+    above: usize,
+    below: usize,
+    /// The lowest bit that chooses a leaf.
+    first: usize,
+    /// Words that a digit pays.
+    parts: usize,
+}
+
+/// The blocks that a worker goes to for a masked value.
+struct Blocks {
+    /// P − 1, P and A.
+    before: usize,
+    at: usize,
+    far: usize,
+    /// A > P − 1.
+    wraps: bool,
+}
+
+impl Tree {
+    fn of(f: &Lookup) -> Tree {
+        let below = f.index_bits() as usize;
+        Tree {
+            above: f.depth() - below,
+            below,
+            first: (f.cut + f.low) as usize,
+            parts: f.beyond.map_or(0, |beyond| beyond.parts()),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        self.above + self.below
+    }
+
+    /// The bit of a word that a level goes by.
+    fn bit(&self, level: usize) -> usize {
+        match level < self.above {
+            true => self.first + self.depth() - 1 - level,
+            false => self.first + level - self.above,
+        }
+    }
+
+    fn digits(&self) -> usize {
+        self.above.div_ceil(DIGIT)
+    }
+
+    fn levels_of(&self, digit: usize) -> Range<usize> {
+        digit * DIGIT..((digit + 1) * DIGIT).min(self.above)
+    }
+
+    /// The digit that ends with this level.
+    fn ends(&self, level: usize) -> Option<usize> {
+        let ends = level < self.above && ((level + 1).is_multiple_of(DIGIT) || level + 1 == self.above);
+        ends.then_some(level / DIGIT)
+    }
+
+    /// A digit of a block's number.
+    fn digit(&self, block: usize, digit: usize) -> usize {
+        let levels = self.levels_of(digit);
+        block >> (self.above - levels.end) & ((1 << levels.len()) - 1)
+    }
+
+    /// Where a digit's value corrections lie among the words of one value, those of a leaf being
+    /// the first: with [`Beyond`](megrez_plan::Beyond) only.
+    fn word(&self, width: usize, digit: usize, part: usize) -> usize {
+        width + digit * self.parts + part
+    }
+
+    /// Where to go for a masked value whose upper bits these are, if there is more than one block.
+    fn blocks(&self, high: usize) -> Option<Blocks> {
+        if self.above == 0 {
+            return None;
+        }
+        let (at, all) = (high >> self.below, (1 << self.above) - 1);
+        let (before, far) = (at.wrapping_sub(1) & all, at ^ 1 << (self.above - 1));
+        Some(Blocks { before, at, far, wraps: far > before })
+    }
+}
+
+/// What the digits pay, of which the first parts count.
+fn beside<W: Word>(r: W) -> [W; 2] {
+    [W::ONE, r.neg()]
+}
+
+/// The pieces as a worker reads them: one after the other as the leaves that it looks at go on.
+struct Turns<W> {
+    /// Coefficient i of place q at i·places + q.
+    pieces: Vec<W>,
+    places: usize,
+    segments: usize,
+    blocks: bool,
+    /// The line beside the segments.
+    line: [W; 2],
+}
+
+impl<W: Word> Turns<W> {
+    fn new(f: &Lookup) -> Self {
+        let (width, segments) = (f.coefficients(), f.segments());
+        let line = f.beyond.map_or([0; 2], |beyond| [beyond.constant, beyond.slope]).map(W::from_i64);
+        let blocks = f.beyond.is_some();
+        let places = if blocks { 3 * segments } else { 2 * segments };
+        // The first unit of segment h, as a word.
+        let start = |h: usize| W::from_u64(h as u64).shl(f.low + f.cut);
+        let piece = |i: usize, h: usize| W::from_i64(f.pieces[h * width + i]);
+        let coefficient = |at: usize| {
+            let (i, q) = (at / places, at % places);
+            if !blocks {
+                // Segment −q, twice, so that every turn of it is in one piece.
+                return piece(i, (2 * segments - q) % segments);
+            }
+            // From segment 2^{n+1} − 1 down to −2^n.
+            match (2 * segments - 1).checked_sub(q) {
+                None => W::ZERO,
+                Some(h) if h < segments => piece(i, h),
+                Some(h) => match i {
+                    0 => line[0].add(line[1].mul(start(h))),
+                    1 => line[1].shl(f.cut),
+                    _ => W::ZERO,
+                },
+            }
+        };
+        let pieces = (0..width * places).map(coefficient).collect();
+        Turns { pieces, places, segments, blocks, line }
+    }
+
+    /// Coefficient i of the segments that the leaves of a masked value stand for, by its upper
+    /// bits.
+    fn of(&self, i: usize, high: usize) -> &[W] {
+        let n = self.segments;
+        let (turn, leaves) = match self.blocks {
+            true => (n - 1 - high % n, 2 * n),
+            false => (n - high, n),
+        };
+        &self.pieces[i * self.places + turn..][..leaves]
+    }
+
+    /// The line to the right of all leaves that are looked at, of worker j with its share of the
+    /// mask: what is to be added to its sum, of E and −r·E as it was paid them, and to its share.
+    fn beside(&self, m: W, right: [W; 2], wraps: bool, (j, mask): (usize, W)) -> (W, W) {
+        let [constant, slope] = self.line;
+        let of_m = constant.add(slope.mul(m));
+        let own = if j == 0 { of_m } else { W::ZERO }.sub(slope.mul(mask));
+        let known = if wraps { own } else { W::ZERO };
+        (of_m.mul(right[0]).add(slope.mul(right[1])), known)
     }
 }
 
@@ -148,17 +355,6 @@ const CHOOSE: [[u64; WIDEST]; WIDEST] = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 2, 1, 0
 
 fn power<W: Word>(x: W, k: usize) -> W {
     (0..k).fold(W::ONE, |product, _| product.mul(x))
-}
-
-/// β, all powers of −r_l.
-fn paid<W: Word>(low: W) -> [W; WIDEST] {
-    std::array::from_fn(|k| power(low.neg(), k))
-}
-
-/// −1 if t of worker 1's seed is set.
-fn sign_of<W: Word>(s: u128) -> W {
-    let t = W::from_u64(s as u64 & 1);
-    W::ONE.sub(t.add(t))
 }
 
 /// The dealer's messages while they are made.
@@ -172,217 +368,10 @@ impl<W: Word> Words<W> {
     fn new(f: &Lookup, n: usize) -> Self {
         Words {
             first: vec![0; 2 * n],
-            others: vec![0; 2 * (f.index_bits() as usize - 1) * n],
-            values: vec![W::ZERO; f.coefficients() * n],
+            others: vec![0; 2 * (f.depth() - 1) * n],
+            values: vec![W::ZERO; f.corrected() * n],
         }
     }
 }
 
 impl LookupKeys for Reference {}
-
-/// Values whose keys are made together, and seeds that are expanded together: enough to keep the
-/// unit that computes AES busy, and few enough for the nearest cache.
-const DEALT: usize = 64;
-const EXPANDED: usize = 1 << 9;
-/// As often as that a thread goes on with its buffers.
-const TASK: usize = 8;
-
-impl LookupKeys for Cpu {
-    /// No branch and no index depends on a mask.
-    fn deal_lookup<W: Word>(
-        &self,
-        f: &Lookup,
-        permutations: &Self::Buf<u64>,
-        masks: &Self::Buf<W>,
-        roots: [&Stream; 2],
-    ) -> Result<DealtLookup<W, Self>, DeviceError> {
-        let (n, levels, width) = (masks.len(), f.index_bits() as usize, f.coefficients());
-        let pi = Permutations::new(permutations);
-        let roots = roots.map(|stream| stream.words(2 * n));
-        let mut dealt = Words::new(f, n);
-        let (first, others) = (Disjoint::new(&mut dealt.first), Disjoint::new(&mut dealt.others));
-        let values = Disjoint::new(&mut dealt.values);
-        let threads = if n < 4 * DEALT { 1 } else { self.threads };
-        parallel(threads, n.div_ceil(DEALT), |task| {
-            let (start, end) = (task * DEALT, n.min((task + 1) * DEALT));
-            let (count, masks) = (end - start, &masks[start..end]);
-            // Worker 0's seeds, then worker 1's.
-            let mut seeds = Seeds::default();
-            for (j, roots) in roots.iter().enumerate() {
-                seeds.sigma.extend((start..end).map(|e| sigma(halves(root(j, roots, e)))));
-            }
-            for depth in 0..levels {
-                let (room, at) = match depth {
-                    0 => (&first, start),
-                    _ => (&others, (depth - 1) * n + start),
-                };
-                // SAFETY: every task has values of its own.
-                let corrections = unsafe { room.part(2 * at..2 * (at + count)) };
-                seeds.permute(&pi, 0);
-                correct(self.level, f.cut + f.low + depth as u32, masks, &mut seeds, corrections);
-            }
-            for k in 0..width {
-                let (block, word) = place::<W>(k);
-                if word == 0 {
-                    seeds.permute(&pi, 1 + block);
-                }
-                // SAFETY: every task has values of its own.
-                let out = unsafe { values.part(k * n + start..k * n + end) };
-                for (i, out) in out.iter_mut().enumerate() {
-                    let [a, b]: [W; 2] = [i, count + i].map(|i| seeds.converted(k, i));
-                    let beta = power(split(f, masks[i]).1.neg(), k);
-                    let value = beta.sub(a).add(b);
-                    // −1 if t of worker 1's seed is set.
-                    let negative = W::from_u64(t_of(seeds.sigma[count + i]));
-                    *out = value.sub(and(value.add(value), negative));
-                }
-            }
-        });
-        Ok(DealtLookup {
-            first: Arc::new(dealt.first),
-            others: Arc::new(dealt.others),
-            values: Arc::new(dealt.values),
-        })
-    }
-
-    fn open_by_keys<W: Word>(
-        &self,
-        f: &Lookup,
-        permutations: &Self::Buf<u64>,
-        masked: &Self::Buf<W>,
-        key: &LookupKey<'_, W, Self>,
-        output_mask: &Self::Buf<W>,
-    ) -> Result<Self::Buf<W>, DeviceError> {
-        let (n, width, segments) = (masked.len(), f.coefficients(), f.segments());
-        let roots = key.root.words(2 * n);
-        let j = usize::from(key.first.is_some());
-        let worker = Worker { f, pi: Permutations::new(permutations), roots: &roots, n, key, j };
-        // Coefficient i of segment −q at place q, twice, so that every turn of it is in one piece.
-        let mut pieces = vec![W::ZERO; 2 * width * segments];
-        for (at, place) in pieces.iter_mut().enumerate() {
-            let (i, q) = (at / (2 * segments), at % segments);
-            *place = W::from_i64(f.pieces[(segments - q) % segments * width + i]);
-        }
-        let mut out = output_mask.to_vec();
-        let room = Disjoint::new(&mut out);
-        let together = (EXPANDED / segments).max(1);
-        let threads = if n * segments < 1 << 12 { 1 } else { self.threads };
-        let task = together * TASK;
-        parallel(threads, n.div_ceil(task), |i| {
-            let mut work = Work::default();
-            for start in (i * task..n.min((i + 1) * task)).step_by(together) {
-                let end = n.min(start + together);
-                worker.expand(self.level, start, end, &mut work);
-                // SAFETY: every task has values of its own.
-                let out = unsafe { room.part(start..end) };
-                let paid = work.paid.chunks_exact(width * segments);
-                for (out, (m, paid)) in out.iter_mut().zip(masked[start..end].iter().zip(paid)) {
-                    let (high, low) = split(f, *m);
-                    let sum = weighted(self.level, paid, &pieces, segments, segments - high, low);
-                    *out = if j == 0 { out.add(sum) } else { out.sub(sum) };
-                }
-            }
-        });
-        Ok(Arc::new(out))
-    }
-}
-
-/// A worker with its keys.
-struct Worker<'a, W: Word> {
-    f: &'a Lookup,
-    pi: Permutations,
-    roots: &'a [u64],
-    n: usize,
-    key: &'a LookupKey<'a, W, Cpu>,
-    j: usize,
-}
-
-/// Where keys are expanded.
-#[derive(Default)]
-struct Work<W> {
-    /// Of each value all nodes of a level.
-    seeds: Seeds,
-    children: Vec<[u64; 2]>,
-    /// ±[β_k]_q, for each value k times q.
-    paid: Vec<W>,
-}
-
-impl<W: Word> Worker<'_, W> {
-    /// Pays for all leaves of some values.
-    fn expand(&self, level: Level, start: usize, end: usize, work: &mut Work<W>) {
-        let (f, n, count) = (self.f, self.n, end - start);
-        let (width, segments) = (f.coefficients(), f.segments());
-        let Work { seeds, children, paid } = work;
-        seeds.sigma.clear();
-        seeds.sigma.extend((start..end).map(|e| sigma(halves(root(self.j, self.roots, e)))));
-        for depth in 0..f.index_bits() as usize {
-            seeds.permute(&self.pi, 0);
-            children.resize(count << (depth + 1), [0; 2]);
-            for i in 0..count {
-                let correction = match depth {
-                    0 => self.key.first.map_or(0, |first| pair(first, start + i)),
-                    _ => pair(self.key.others, (depth - 1) * n + start + i),
-                };
-                let nodes = i << depth..(i + 1) << depth;
-                let below = &mut children[2 * nodes.start..2 * nodes.end];
-                let (lefts, rights) = below.split_at_mut(nodes.len());
-                let (seeds, images) = (&seeds.sigma[nodes.clone()], &seeds.images[nodes]);
-                grow(level, sigma(halves(correction)), seeds, images, lefts, rights);
-            }
-            std::mem::swap(&mut seeds.sigma, children);
-        }
-        paid.resize(count * width * segments, W::ZERO);
-        for k in 0..width {
-            let (block, word) = place::<W>(k);
-            if word == 0 {
-                seeds.permute(&self.pi, 1 + block);
-            }
-            for i in 0..count {
-                let (value, leaves) = (self.key.values[k * n + start + i], i * segments..(i + 1) * segments);
-                let paid = &mut paid[(i * width + k) * segments..][..segments];
-                pay(level, value, k, &seeds.sigma[leaves.clone()], &seeds.images[leaves], paid);
-            }
-        }
-    }
-}
-
-at_every_level! {
-    /// The children of one level. Correction and seeds are σ of what they are.
-    fn grow<>(correction: [u64; 2], seeds: &[[u64; 2]], images: &[[u64; 2]], lefts: &mut [[u64; 2]], rights: &mut [[u64; 2]]) {
-        let n = seeds.len();
-        let (images, lefts, rights) = (&images[..n], &mut lefts[..n], &mut rights[..n]);
-        for i in 0..n {
-            lefts[i] = xor(sigma(xor(images[i], seeds[i])), masked(correction, t_of(seeds[i])));
-            rights[i] = xor(lefts[i], seeds[i]);
-        }
-    }
-}
-
-at_every_level! {
-    /// Word k of Conv(s) + t·V of leaves.
-    fn pay<W: Word>(value: W, k: usize, seeds: &[[u64; 2]], images: &[[u64; 2]], paid: &mut [W]) {
-        let n = paid.len();
-        let (seeds, images, (half, shift)) = (&seeds[..n], &images[..n], within::<W>(k));
-        for i in 0..n {
-            let word = W::from_u64((seeds[i][half] ^ images[i][half]) >> shift);
-            paid[i] = word.add(and(value, W::from_u64(t_of(seeds[i]))));
-        }
-    }
-}
-
-at_every_level! {
-    /// Σ_i Σ_{k ≤ i} (i over k)·m_l^{i−k} Σ_q c_i(m_h − q)·β_k(q), the pieces turned by `turn`.
-    fn weighted<W: Word>(paid: &[W], pieces: &[W], segments: usize, turn: usize, low: W) -> W {
-        let width = paid.len() / segments;
-        let mut sum = W::ZERO;
-        for i in 0..width {
-            let c = &pieces[2 * i * segments + turn..][..segments];
-            for k in 0..=i {
-                let products = c.iter().zip(&paid[k * segments..][..segments]);
-                let product = products.fold(W::ZERO, |sum, (c, paid)| sum.add(c.mul(*paid)));
-                sum = sum.add(product.mul(W::from_u64(CHOOSE[i][k])).mul(power(low, i - k)));
-            }
-        }
-        sum
-    }
-}

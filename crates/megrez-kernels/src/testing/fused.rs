@@ -6,7 +6,7 @@ use crate::{
     LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS, Reference, Selected,
     SignTables, Truncation,
 };
-use megrez_plan::Lookup;
+use megrez_plan::{Beyond, Lookup};
 use megrez_ring::Word;
 
 impl<D: Device> Suite<D> {
@@ -97,7 +97,7 @@ impl<D: Device> Suite<D> {
             for (cut, low, degree, index) in forms {
                 let pieces: Vec<i64> =
                     self.words::<W>((degree as usize + 1) << index).into_iter().map(W::to_i64).collect();
-                let f = &Lookup { cut, low, degree, pieces, frac: 0 };
+                let f = &Lookup { cut, low, degree, pieces, frac: 0, beyond: None };
                 let what = format!("ring {ring} n {n} {cut} {low} {degree} {index}");
                 compare!(self, format!("lookup_tables {what}"), |d, up| d.lookup_tables(f, up!(&masks)));
                 let (masked, out) = (self.words::<W>(n), self.words::<W>(n));
@@ -121,15 +121,30 @@ impl<D: Device> Suite<D> {
         let ring = W::BITS;
         // Every leaf of every value is looked at.
         for &n in self.lengths().iter().filter(|&&n| n <= 200) {
-            for (cut, low, degree, index) in
-                [(0, 0, 0, 1), (0, 3, 1, 2), (2, 1, 3, 5), (1, 1, 2, 6), (0, ring - 4, 2, 4)]
-            {
+            let mut forms = vec![
+                (0, 0, 0, 1, 0, [0; 2]),
+                (0, 3, 1, 2, 0, [0; 2]),
+                (2, 1, 3, 5, 0, [0; 2]),
+                (1, 1, 2, 6, 0, [0; 2]),
+                (0, ring - 4, 2, 4, 0, [0; 2]),
+                (0, 1, 2, 3, 2, [0; 2]),
+                (0, 0, 0, 1, 4, [-7, 0]),
+                (1, 1, 3, 2, 3, [5, 3]),
+            ];
+            if ring >= 32 {
+                // All bits; digits of four, and one that is shorter.
+                forms.extend([(3, 5, 3, 6, ring - 14, [11, -4]), (0, 9, 2, 4, 8, [0, 1])]);
+            }
+            for (cut, low, degree, index, above, [constant, slope]) in forms {
                 let pieces: Vec<i64> =
                     self.words::<W>((degree as usize + 1) << index).into_iter().map(W::to_i64).collect();
-                let f = &Lookup { cut, low, degree, pieces, frac: 0 };
-                let what = format!("ring {ring} n {n} {cut} {low} {degree} {index}");
+                let bits = cut + low + index + above;
+                let beyond = (above > 0).then_some(Beyond { bits, constant, slope });
+                let f = &Lookup { cut, low, degree, pieces, frac: 0, beyond };
+                let what = format!("ring {ring} n {n} {cut} {low} {degree} {index} {above}");
                 let permutations = self.words::<u64>(PERMUTATION_WORDS);
                 let (masks, masked, out) = (self.words::<W>(n), self.words::<W>(n), self.words::<W>(n));
+                let share = self.words::<W>(n);
                 let roots = [self.stream(), self.stream()];
                 let roots = [&roots[0], &roots[1]];
                 let dealt = {
@@ -147,7 +162,7 @@ impl<D: Device> Suite<D> {
                         let (first, others, values) =
                             (up!(&dealt.first), up!(&dealt.others), up!(&dealt.values));
                         let first = (j == 1).then_some(first);
-                        let key = LookupKey { root: roots[j], first, others, values };
+                        let key = LookupKey { root: roots[j], first, others, values, mask: up!(&share) };
                         d.open_by_keys(f, up!(&permutations), up!(&masked), &key, up!(&out))
                     });
                 }

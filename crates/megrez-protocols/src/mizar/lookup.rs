@@ -31,6 +31,11 @@
 //!                        128·n + (d+1)·ℓ, and 384 in all      dealer → worker 1
 //! online    1       2ℓ                                      worker ↔ worker
 //!
+//! With [`megrez_plan::Beyond`] a key's tree goes on above the segments, to a bits more, and value
+//! corrections there pay (1, −r), or what of it the line beside the segments needs: p words each.
+//!
+//!   key: 128·(a+n−1) + (d+1 + p·⌈a/4⌉)·ℓ to worker 0, 128 more to worker 1, and 384 to each in all
+//!
 //! Workers see the uniform m_z = z + r_z, r_z fresh; worker 1 also uniform shares of the table, or
 //! both a key, which looks uniform to each. The dealer sees nothing. A worker reads at m_h, which
 //! is masked; no index of the dealer depends on its mask (on the CPU).
@@ -45,10 +50,12 @@ use megrez_kernels::{Device, LookupKey};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
+use std::borrow::Cow;
 
 /// f(x).
 pub struct Lookup<'a> {
-    f: &'a megrez_plan::Lookup,
+    /// With all segments written out where it is dealt as a table.
+    f: Cow<'a, megrez_plan::Lookup>,
     shape: &'a Shape,
 }
 
@@ -60,8 +67,7 @@ impl Lookup<'_> {
 
     /// The keys of all values.
     fn keys(&self) -> Size {
-        let depth = self.f.index_bits() as usize;
-        Size { trees: self.shape.elements(), depth, values: self.f.coefficients() }
+        Size { trees: self.shape.elements(), depth: self.f.depth(), values: self.f.corrected() }
     }
 }
 
@@ -79,6 +85,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         let Op::Lookup(f) = call.op else { return None };
+        let f = if f.is_keyed(W::BITS) { Cow::Borrowed(f) } else { Cow::Owned(f.whole()) };
         Some(Lookup { f, shape: call.shape() })
     }
 
@@ -100,13 +107,13 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
         let r = inputs[0].ring();
         if self.f.is_keyed(W::BITS) {
             let keys = self.keys().deal(party, |device, permutations, roots| {
-                let dealt = device.deal_lookup(self.f, permutations, &r.total(device)?.buf, roots)?;
+                let dealt = device.deal_lookup(&self.f, permutations, &r.total(device)?.buf, roots)?;
                 Ok((dealt.first, dealt.others, dealt.values))
             })?;
             return Ok(Dealt::Key(keys));
         }
         let tables = deal(party, 1, "table", self.words(), |device| {
-            Ok(device.lookup_tables(self.f, &r.total(device)?.buf)?)
+            Ok(device.lookup_tables(&self.f, &r.total(device)?.buf)?)
         })?;
         Ok(Dealt::Table(tables))
     }
@@ -118,12 +125,12 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
         dealt: Self::Material,
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let Role::Worker(j) = Role::of(party) else { return Ok((Data::None, None)) };
-        let (m, _) = operands.ring(0);
+        let (m, r) = operands.ring(0);
         let rz = operands.fresh().share();
         let device = party.device();
         let share = match dealt {
             Dealt::Table(Some(tables)) => {
-                device.open_looked_up(self.f, &m.buf, &tables.words(device, self.words())?, &rz.buf)?
+                device.open_looked_up(&self.f, &m.buf, &tables.words(device, self.words())?, &rz.buf)?
             }
             Dealt::Key(Some(key)) if self.keys().holds(j, &key) => {
                 let permutations = &key.permutations.buf;
@@ -132,8 +139,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
                     first: key.first.as_ref().map(|first| &first.buf),
                     others: &key.others.buf,
                     values: &key.values.buf,
+                    mask: &r.buf,
                 };
-                device.open_by_keys(self.f, permutations, &m.buf, &key, &rz.buf)?
+                device.open_by_keys(&self.f, permutations, &m.buf, &key, &rz.buf)?
             }
             Dealt::Table(None) | Dealt::Key(_) => {
                 return party.refuse("a worker was dealt nothing for a function, or for another");
@@ -149,7 +157,7 @@ mod tests {
     use crate::mizar::Mizar;
     use crate::testing::World;
     use megrez_kernels::{Cpu, LookupKey, LookupKeys, LookupTables, Memory, PERMUTATION_WORDS, Reference};
-    use megrez_plan::{Lookup, Op};
+    use megrez_plan::{Beyond, Lookup, Op};
     use megrez_prg::Key;
     use megrez_ring::Word;
 
@@ -171,7 +179,7 @@ mod tests {
         ];
         let mut keyed = 0;
         for (cut, low, degree, index) in shapes {
-            let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 3 };
+            let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 3, beyond: None };
             keyed += usize::from(f.is_keyed(8));
             // Every word, several times, since masks decide which neighbour it is.
             let x: Vec<u64> = (0..256).cycle().take(8 * 256).collect();
@@ -195,19 +203,34 @@ mod tests {
         let dealt = device.deal_lookup(f, &permutations, &r, [&roots[0], &roots[1]]).unwrap();
         let share = |j: usize| {
             let first = (j == 1).then_some(&dealt.first);
-            let key = LookupKey { root: &roots[j], first, others: &dealt.others, values: &dealt.values };
+            let (others, values) = (&dealt.others, &dealt.values);
+            let key = LookupKey { root: &roots[j], first, others, values, mask: [&r, &zero][j] };
             device.open_by_keys(f, &permutations, &m, &key, &zero).unwrap()
         };
         share(0).iter().zip(share(1).iter()).map(|(a, b)| a.add(*b)).collect()
     }
 
-    /// What must come out of x under the mask r.
+    /// What must come out of x under the mask r. Where segments are looked at, x is what is left of
+    /// it by the cut, also to the right of them.
     fn expected<W: Word>(f: &Lookup, x: u64, r: u64) -> W {
         let ones = |n: u32| (1u64 << n) - 1;
         let first = (x & ones(f.cut)) + (r & ones(f.cut)) > ones(f.cut);
         let place = (x >> f.cut).wrapping_add(u64::from(first));
         let second = (place & ones(f.low)) + (r >> f.cut & ones(f.low)) > ones(f.low);
-        W::from_u64(f.at(x, [first, second]))
+        let (high, far) = ((place >> f.low).wrapping_add(u64::from(second)), 64 - f.depth() as u32);
+        let (high, masked) = ((high << far) as i64 >> far, x.wrapping_add(r) >> (f.cut + f.low));
+        let segments = f.segments() as u64;
+        let near = high < (segments + masked % segments + 1) as i64;
+        let x = if f.beyond.is_some() && near { place << f.cut } else { x };
+        W::from_u64(f.at(x, if near && f.beyond.is_some() { [false, second] } else { [first, second] }))
+    }
+
+    /// Where it is right.
+    fn in_bounds(f: &Lookup, ring: u32, x: u64) -> bool {
+        let Some(beyond) = f.beyond else { return true };
+        let x = (x << (64 - ring)) as i64 >> (64 - ring);
+        let (half, own) = (1i128 << (beyond.bits - 1), 1i128 << (f.cut + f.low + f.index_bits()));
+        (own - half..half - (1 << (f.cut + f.low))).contains(&x.into())
     }
 
     /// Everything that the step computes, for all masks and all values: what the shares open to,
@@ -216,21 +239,25 @@ mod tests {
     fn exhaustive_over_values_and_masks() {
         fn check<W: Word>(bits: u32, cut: u32, low: u32, degree: u32) {
             let index = bits - cut - low;
-            let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 0 };
+            of::<W>(bits, Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 0, beyond: None });
+        }
+        fn of<W: Word>(bits: u32, f: Lookup) {
             let masks: Vec<W> = (0..1u64 << bits).map(W::from_u64).collect();
             let n = masks.len();
-            let tables = Reference.lookup_tables(&f, &Reference.upload(masks.clone()).unwrap()).unwrap();
+            let whole = f.whole();
+            let tables = Reference.lookup_tables(&whole, &Reference.upload(masks.clone()).unwrap()).unwrap();
             let zero = Reference.upload(vec![W::ZERO; n]).unwrap();
-            for x in 0..1u64 << bits {
+            let values = || (0..1u64 << bits).filter(|&x| in_bounds(&f, bits, x));
+            for x in values() {
                 let masked: Vec<W> = masks.iter().map(|r| r.add(W::from_u64(x))).collect();
                 let masked = Reference.upload(masked).unwrap();
-                let y = Reference.open_looked_up(&f, &masked, &tables, &zero).unwrap();
+                let y = Reference.open_looked_up(&whole, &masked, &tables, &zero).unwrap();
                 for (r, y) in masks.iter().zip(Reference.download(y).unwrap()) {
-                    assert_eq!(y, expected(&f, x, r.to_u64()), "x = {x}, r = {r:?}");
+                    assert_eq!(y, expected(&whole, x, r.to_u64()), "x = {x}, r = {r:?}");
                     assert!(f.results(x).iter().any(|z| W::from_u64(*z) == y));
                 }
             }
-            let all = (0..1u64 << bits).flat_map(|x| masks.iter().map(move |r| (x, *r)));
+            let all = values().flat_map(|x| masks.iter().map(move |r| (x, *r)));
             let pairs: Vec<(W, W)> = all.clone().map(|(x, r)| (r.add(W::from_u64(x)), r)).collect();
             for ((x, r), y) in all.zip(by_keys(&f, &pairs)) {
                 assert_eq!(y, expected(&f, x, r.to_u64()), "by keys: x = {x}, r = {r:?}");
@@ -242,6 +269,26 @@ mod tests {
         check::<u16>(9, 2, 4, 3);
         check::<u16>(10, 0, 3, 2);
         check::<u16>(10, 1, 5, 3);
+        // Beside the segments: zeros, a constant, a line; one to three digits.
+        for (bits, cut, low, degree, index, constant, slope) in [
+            (8, 0, 2, 1, 2, 0, 0),
+            (8, 0, 1, 0, 2, -9, 0),
+            (8, 1, 2, 2, 1, 4, 3),
+            (8, 0, 0, 1, 1, 7, -2),
+            (8, 2, 1, 1, 3, 0, 1),
+            (9, 1, 1, 3, 2, 100, 5),
+            (9, 0, 3, 2, 4, 0, -1),
+            (10, 2, 1, 1, 2, -50, 6),
+            (10, 0, 0, 1, 1, 3, 1),
+        ] {
+            let beyond = Some(Beyond { bits, constant, slope });
+            let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 0, beyond };
+            match bits {
+                8 => of::<u8>(8, f),
+                // The ring is larger than what is looked at.
+                _ => of::<u16>(bits, f),
+            }
+        }
     }
 
     #[test]
@@ -250,18 +297,30 @@ mod tests {
             let drawn = Key::from_bytes([7; 32]).stream().words(800);
             let edges = [0, 1, u64::MAX, u64::MAX >> 1, 1 << 63, (1 << 31) - 1, 1 << 31, u64::from(u32::MAX)];
             let words = || drawn.iter().copied().chain(edges).map(W::from_u64);
-            for (cut, low, degree, index) in
-                [(0, 6, 3, 6), (3, 10, 1, 9), (5, 12, 2, 7), (0, 0, 0, 10), (0, W::BITS - 5, 3, 5)]
-            {
-                let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 0 };
-                let masks = words().skip(17).chain(words().take(17));
-                let pairs: Vec<(W, W)> = words().zip(masks).map(|(x, r)| (x.add(r), r)).collect();
-                for (x, ((_, r), y)) in words().zip(pairs.iter().zip(by_keys(&f, &pairs))) {
-                    assert_eq!(
-                        y,
-                        expected(&f, x.to_u64(), r.to_u64()),
-                        "{cut} {low} {degree} {index}: x = {x:?}, r = {r:?}"
-                    );
+            let all = W::BITS;
+            for (cut, low, degree, index, beyond) in [
+                (0, 6, 3, 6, None),
+                (3, 10, 1, 9, None),
+                (5, 12, 2, 7, None),
+                (0, 0, 0, 10, None),
+                (0, all - 5, 3, 5, None),
+                (0, 6, 3, 6, Some(Beyond { bits: all, constant: 1 << 20, slope: 0 })),
+                (3, 7, 2, 5, Some(Beyond { bits: all, constant: -77, slope: 1 << 9 })),
+                (2, 8, 1, 6, Some(Beyond { bits: all, constant: 0, slope: 0 })),
+                (1, 5, 3, 4, Some(Beyond { bits: all, constant: 0, slope: -3 })),
+            ] {
+                let f = Lookup { cut, low, degree, pieces: pieces(degree, index), frac: 0, beyond };
+                // As they are, and near to the segments.
+                let small =
+                    words().map(|x| W::from_i64(x.to_i64() >> (all.saturating_sub(cut + low + index + 2))));
+                let (values, masks) = (words().chain(small), words().cycle().skip(17));
+                let values = values.filter(|x| in_bounds(&f, all, x.to_u64()));
+                let cases: Vec<(W, W)> = values.zip(masks).collect();
+                let pairs: Vec<(W, W)> = cases.iter().map(|&(x, r)| (x.add(r), r)).collect();
+                assert!(pairs.len() > 1500, "most of them are in bounds");
+                for ((x, r), y) in cases.into_iter().zip(by_keys(&f, &pairs)) {
+                    let (x, r) = (x.to_u64(), r.to_u64());
+                    assert_eq!(y, expected(&f, x, r), "{cut} {low} {degree} {index}: x = {x:?}, r = {r:?}");
                 }
             }
         }
@@ -272,7 +331,7 @@ mod tests {
     #[test]
     fn a_wrong_table_is_seen() {
         // The pieces of a table that is dealt for another mask are those of other segments.
-        let f = Lookup { cut: 0, low: 4, degree: 1, pieces: pieces(1, 4), frac: 0 };
+        let f = Lookup { cut: 0, low: 4, degree: 1, pieces: pieces(1, 4), frac: 0, beyond: None };
         let tables = Reference.lookup_tables(&f, &Reference.upload(vec![16u8]).unwrap()).unwrap();
         let zero = Reference.upload(vec![0u8]).unwrap();
         let masked = Reference.upload(vec![5u8]).unwrap();

@@ -70,7 +70,7 @@ encode_struct!(Dealt[W, D] => pairs, counts, winner, masked);
 /// A table that says 1 at the entries that `one` holds for.
 fn table(entries: usize, one: impl Fn(usize) -> bool) -> Lookup {
     let pieces = (0..entries).map(|h| one(h).into()).collect();
-    Lookup { cut: 0, low: 0, degree: 0, pieces, frac: 0 }
+    Lookup { cut: 0, low: 0, degree: 0, pieces, frac: 0, beyond: None }
 }
 
 impl Winner<'_> {

@@ -219,7 +219,7 @@ fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
             op => op,
         };
         let each = match op {
-            Op::Lookup(f) => words(Lookup::dealt_bits(plan.ring, f.coefficients(), f.segments())),
+            Op::Lookup(f) => words(f.dealt_bits(plan.ring)),
             Op::Relu(Relu { sign, form: ReluForm::Key, truncate }) => {
                 // Corrections of levels and of digits, for both workers.
                 let levels = sign.width(plan.ring) as usize - 1;
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn what_is_dealt_counts_as_what_a_plan_holds() {
         // 256 segments as a key: 15 corrections of 128 bits, and two words for each worker.
-        let f = Lookup { cut: 0, low: 4, degree: 1, pieces: vec![0; 512], frac: 0 };
+        let f = Lookup { cut: 0, low: 4, degree: 1, pieces: vec![0; 512], frac: 0, beyond: None };
         let plan = |op| {
             let mut plan = Plan::new(64);
             let x = plan.input("x", "alice", [100].into(), 0);

@@ -282,7 +282,7 @@ impl LookupKeys for Symbolic {
         roots: [&Stream; 2],
     ) -> Result<DealtLookup<W, Self>> {
         let n = masks.rows.len();
-        let lengths = [2 * n, 2 * (f.index_bits() as usize - 1) * n, f.coefficients() * n];
+        let lengths = [2 * n, 2 * (f.depth() - 1) * n, f.corrected() * n];
         let deps = self.world.rest(&[&masks.rows, &permutations.rows]);
         let [first, others, values] = self.words_of_key(roots, n, lengths, &deps);
         Ok(DealtLookup { first: made(first)?, others: made(others)?, values: made(values)? })
@@ -301,6 +301,7 @@ impl LookupKeys for Symbolic {
         let mut inputs =
             vec![&*permutations.rows, &*masked.rows, &root, &*key.others.rows, &*key.values.rows];
         inputs.extend(key.first.map(|first| &*first.rows));
+        inputs.push(&*key.mask.rows);
         let rest = self.rest(Unit::Word, &inputs, n);
         let mask = self.words(output_mask, n);
         made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))

@@ -255,7 +255,7 @@ impl Table {
             ("neighbours", 2, [0, 1, 0], &[1, -2], 2),
         ];
         for (form, ring, [cut, low, degree], pieces, elements) in forms {
-            let f = Lookup { cut, low, degree, pieces: pieces.to_vec(), frac: 0 };
+            let f = Lookup { cut, low, degree, pieces: pieces.to_vec(), frac: 0, beyond: None };
             for dealt in [false, true] {
                 let (lookup, of) = (Op::Lookup(f.clone()), f.clone());
                 let op = if dealt { Op::Offloaded(Box::new(lookup)) } else { lookup };
@@ -272,7 +272,7 @@ impl Table {
                 case.frac = cut;
             }
         }
-        let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![1, -2, -1, 1], frac: 0 };
+        let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![1, -2, -1, 1], frac: 0, beyond: None };
         let of = f.clone();
         let expect = move |s: &[i64]| {
             let may = of.results(s[0] as u64).into_iter().map(|z| z as i64).collect();

@@ -3,12 +3,12 @@
 //! than to guess where each walk ends.
 
 use super::super::half_tree::{
-    Permutations, Seeds, correct, halves, masked, place, root, sigma, t_of, within, xor,
+    Permutations, Seeds, add_words, children, correct, count, halves, place, root, sigma, t_of,
 };
-use super::{ComparisonKeys, DIGIT, DealtKeys, KeyShare, KeySpec, Words};
-use crate::cpu::element::and;
+use super::{ComparisonKeys, DealtKeys, KeyShare, KeySpec, Words};
 use crate::cpu::work::{Disjoint, at_every_level, parallel};
 use crate::{Cpu, DeviceError};
+use megrez_plan::DIGIT;
 use megrez_prg::Stream;
 use megrez_ring::Word;
 use std::sync::Arc;
@@ -29,49 +29,6 @@ impl Seeds {
         for &(j, stream) in roots {
             stream.fill(start as u64 / 4, &mut words[..2 * n]);
             self.sigma.extend((0..n).map(|e| sigma(halves(root(j, &words, e)))));
-        }
-    }
-}
-
-at_every_level! {
-    /// The children of all nodes, from their images: node k's are 2k and 2k + 1. Corrections are σ
-    /// of those that were dealt.
-    fn children<>(seeds: &Seeds, corrections: &[[u64; 2]], next: &mut [[u64; 2]]) {
-        let n = corrections.len();
-        let rows = seeds.sigma.chunks_exact(n).zip(seeds.images.chunks_exact(n));
-        for ((seeds, images), next) in rows.zip(next.chunks_exact_mut(2 * n)) {
-            let (left, right) = next.split_at_mut(n);
-            for e in 0..n {
-                let s = seeds[e];
-                left[e] = xor(sigma(xor(images[e], s)), masked(corrections[e], t_of(s)));
-                right[e] = xor(left[e], s);
-            }
-        }
-    }
-}
-
-at_every_level! {
-    /// For each value, adds up word p of Conv of its first `limits` nodes.
-    fn add_words<W: Word>(p: usize, seeds: &Seeds, limits: &[u64], sums: &mut [W]) {
-        let (n, (half, shift)) = (limits.len(), within::<W>(p));
-        let rows = seeds.sigma.chunks_exact(n).zip(seeds.images.chunks_exact(n));
-        for (q, (seeds, images)) in rows.enumerate() {
-            for e in 0..n {
-                let counted = W::from_u64(0u64.wrapping_sub(u64::from((q as u64) < limits[e])));
-                let word = (seeds[e][half] ^ images[e][half]) >> shift;
-                sums[e] = sums[e].add(and(W::from_u64(word), counted));
-            }
-        }
-    }
-}
-
-at_every_level! {
-    /// For each value, how many of its first `limits` nodes have t = 1.
-    fn count<>(seeds: &[[u64; 2]], limits: &[u64], counts: &mut [u64]) {
-        for (q, seeds) in seeds.chunks_exact(limits.len()).enumerate() {
-            for e in 0..limits.len() {
-                counts[e] += t_of(seeds[e]) & u64::from((q as u64) < limits[e]);
-            }
         }
     }
 }
