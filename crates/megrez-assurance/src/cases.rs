@@ -2,7 +2,7 @@
 //! protocol has, with what comes before and after it that a mask may be used by.
 
 use megrez_engine::Options;
-use megrez_plan::{Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, Winner};
+use megrez_plan::{Beyond, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, Winner};
 use megrez_protocols::registry;
 
 /// A plan with a name.
@@ -52,6 +52,13 @@ fn relu(form: ReluForm, truncate: u32) -> Op {
 fn lookup(segments: i64) -> Op {
     let pieces = (0..3 * segments).map(|i| i * i - 40).collect();
     Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces, frac: 16, beyond: None })
+}
+
+/// Four segments of degree 2 with a line to the right of them, or nothing, by a key.
+fn beside(slope: i64) -> Op {
+    let beyond = Some(Beyond { bits: 16, constant: 3 * slope, slope });
+    let pieces = (0..12).map(|i| i * i - 40).collect();
+    Op::Lookup(Lookup { cut: 2, low: 5, degree: 2, pieces, frac: 16, beyond })
 }
 
 /// One step on several values along the first dimension, from two owners; the result goes to a
@@ -143,6 +150,8 @@ pub fn of(protocol: &str) -> Vec<Case> {
         step("maximum", Op::Maximum(digits(9, 0)), 4),
         step("lookup by table", lookup(4), 1),
         step("lookup by key", lookup(16), 1),
+        step("lookup beside a line", beside(5), 1),
+        step("lookup beside nothing", beside(0), 1),
         winner("winner's value", Gives::Value, false),
         winner("winner's place", Gives::OneHot, false),
         step("bits", Op::ToBits, 1),
@@ -184,6 +193,8 @@ pub fn of(protocol: &str) -> Vec<Case> {
     if registered.deferred_resharing {
         for segments in [4, 16] {
             cases.push(step("offloaded lookup", Op::Offloaded(Box::new(lookup(segments))), 1));
+            let beside = beside(i64::from(segments > 4));
+            cases.push(step("offloaded lookup, beside", Op::Offloaded(Box::new(beside)), 1));
         }
         cases.push(winner("offloaded winner's value", Gives::Value, true));
         cases.push(winner("offloaded winner's place", Gives::OneHot, true));

@@ -4,7 +4,8 @@
 //! input. Numbers may overflow: symbols have no range.
 
 use megrez_plan::{
-    ConvGeometry, Gives, KEPT, Kind, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner,
+    Beyond, ConvGeometry, Gives, KEPT, Kind, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View,
+    Winner,
 };
 use megrez_protocols::registry;
 use megrez_ring::Shape;
@@ -229,7 +230,13 @@ impl Builder {
                 // Few segments are dealt as tables, more of them as keys.
                 let count = (i64::from(degree) + 1) << (1 + self.choices.below(5));
                 let pieces = (0..count).map(|i| i * 7 - 20).collect();
-                let lookup = Op::Lookup(Lookup { cut, low: 6, degree, pieces, frac });
+                let mut lookup = Lookup { cut, low: 6, degree, pieces, frac, beyond: None };
+                if self.choices.coin() {
+                    let slope = if degree > 0 { self.choices.below(3) as i64 } else { 0 };
+                    let bits = lookup.bits() + 2 + self.choices.below(9) as u32;
+                    lookup.beyond = Some(Beyond { bits, constant: self.choices.below(3) as i64, slope });
+                }
+                let lookup = Op::Lookup(lookup);
                 match self.protocol.lookup {
                     true => self.push(lookup, &[x]),
                     false => self.push(Op::Offloaded(Box::new(lookup)), &[x]),

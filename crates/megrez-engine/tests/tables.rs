@@ -5,7 +5,7 @@ use crate::common::session::{unpack, zip};
 use crate::common::stats::{MANY, View, compare_views};
 use crate::views::{N, execute, indistinguishable, opened_columns};
 use megrez_kernels::{LookupTables, Memory, Reference};
-use megrez_plan::{Lookup, Op};
+use megrez_plan::{Beyond, Lookup, Op};
 use megrez_session::Phase::Offline;
 
 const NAMES: [&str; 8] =
@@ -70,15 +70,15 @@ fn corrections(of_key: &[u8], level: usize) -> Vec<u8> {
 
 #[test]
 fn a_workers_view_of_a_look_up_by_key_is_independent_of_the_secret() {
-    // A steep function of every word, and one that is constant.
-    for steep in [83, 0] {
-        let f = Lookup {
-            cut: 0,
-            low: 0,
-            degree: 0,
-            pieces: (0..256).map(|h| (h * steep) % 128).collect(),
-            frac: 2,
-        };
+    // A steep function of every word, one that is constant, and one with a line beside it.
+    let steep = |steep: i64| {
+        let pieces = (0..256).map(|h| (h * steep) % 128).collect();
+        Lookup { cut: 0, low: 0, degree: 0, pieces, frac: 2, beyond: None }
+    };
+    let beyond = Some(Beyond { bits: 8, constant: 11, slope: -3 });
+    let pieces = vec![-90, 3, 17, -5, 60, 1, -128, 127];
+    let beside = Lookup { cut: 0, low: 0, degree: 1, pieces, frac: 2, beyond };
+    for f in [steep(83), steep(0), beside] {
         assert!(f.is_keyed(8));
         let runs = [0u8, 0x3f, 0xc0, 0xff].map(|x| {
             let run = execute(Op::Lookup(f.clone()), 2, &[x]);
@@ -89,7 +89,11 @@ fn a_workers_view_of_a_look_up_by_key_is_independent_of_the_secret() {
                 // The path's lowest bit is that of the first level, the highest that of the last.
                 view.push(("CW_2", corrections(of_key, 1)));
                 view.push(("CW_8", corrections(of_key, 7)));
-                view.push(("V", unpack(run.message(Offline, 2, j, "op/values"), 8, N)));
+                let values = unpack(run.message(Offline, 2, j, "op/values"), 8, N * f.corrected());
+                let words = values.chunks_exact(N).map(<[u8]>::to_vec);
+                view.extend(
+                    ["V(1)", "V(r_l)", "V_0(1)", "V_0(r)", "V_1(1)", "V_1(r)"].into_iter().zip(words),
+                );
                 if j == 1 {
                     let first = run.message(Offline, 2, 1, "op/first-correction");
                     view.push(("CW_1", first.iter().step_by(16).copied().collect()));

@@ -8,7 +8,7 @@ use megrez_graph::{
     Tensor, calibrate, compile, models,
 };
 use megrez_kernels::Reference;
-use megrez_plan::Fewest;
+use megrez_plan::{Fewest, ReluForm};
 use megrez_protocols::{Suite, registry};
 use megrez_session::Phase;
 
@@ -55,6 +55,27 @@ fn rounds_of_a_block_are_as_the_docs_say() {
             .map(|protocol| rounds(&cost(protocol, &compiled("gpt2-block", protocol, activations))));
         assert_eq!(found, wanted, "{activations:?}");
     }
+}
+
+/// Where messages take as long as on a wan, as the docs say, too.
+#[test]
+fn a_block_takes_fewer_rounds_where_they_take_long() {
+    let of = |protocol: &str| {
+        let list = ListStyle::Digits(Fewest::Total);
+        let options = CompileOptions {
+            activations: Activations::Tables,
+            policy: RangePolicy::Assume,
+            comparison: Comparison::Fitted { list, bits: None, calibration: None },
+            defer_resharing: registry::find(protocol).unwrap().deferred_resharing,
+            relu: ReluForm::Key,
+            delay_ns: 25_000_000,
+            mib_ns: 200_000_000,
+            ..CompileOptions::default()
+        };
+        compile(&models::build("gpt2-block", 1, 1).unwrap(), &options).unwrap_or_else(|p| panic!("{p}"))
+    };
+    let found = ["mizar", "aby3", "alkaid"].map(|protocol| rounds(&cost(protocol, &of(protocol))));
+    assert_eq!(found, [29, 50, 41]);
 }
 
 /// The largest errors of a block's output there.

@@ -137,7 +137,8 @@ fn one_key_serves_all_numbers() {
                 let beyond: Vec<_> = beyond.collect();
                 let compares = plan.steps.iter().any(|s| matches!(s.op, Op::CompareMany { .. }));
                 let what = format!("{op} ±{bound} fitted {fitted} {ring} {frac}: {beyond:?}");
-                // Of a line everybody would see how large it grows; and on 32 bits there is no room.
+                // Of a line everybody would see how large it grows; and on 32 bits there is no
+                // room.
                 let may = ring == 64 && (fitted || !rises);
                 assert!(compares != (beyond.len() == 1) && (!may || !compares), "{what}");
                 assert!(beyond.iter().all(|beyond| beyond.slope != 0 || !rises), "{what}");
@@ -170,7 +171,7 @@ fn one_key_serves_all_numbers() {
 /// Powers of e that are far below 0 are looked up with all others.
 #[test]
 fn softmax_by_a_key_compares_its_maxima_only() {
-    for (bound, n) in [(400.0, 8), (30.0, 16)] {
+    for (bound, n) in [(400.0, 8), (30.0, 16), (30.0, 120)] {
         let x = tensor([20, n], &dense(bound, 20 * n).data);
         let g = graph(&[20, n], |g, x| {
             let y = g.add("softmax", "Softmax", &[x], none()).unwrap();
@@ -314,18 +315,30 @@ fn tables_hold_all_octaves() {
         let (low, high) = (words.iter().min().unwrap(), words.iter().max().unwrap());
         let input_range = Interval { low: *low as f64 * unit, high: *high as f64 * unit };
         for (graph, exact, relative, absolute) in functions {
-            for policy in [RangePolicy::Prove, RangePolicy::Assume] {
+            let of = |policy| [(policy, 0), (policy, 1 << 50)];
+            for (policy, delay_ns) in [RangePolicy::Prove, RangePolicy::Assume].into_iter().flat_map(of) {
                 let options = CompileOptions {
                     ring,
                     frac: frac as u32,
                     input_range,
                     policy,
                     activations: Activations::Lookup,
+                    delay_ns,
                     ..CompileOptions::default()
                 };
                 let compiled = compile(&graph(&[x.len()]), &options).unwrap_or_else(|p| panic!("{p}"));
-                let looks = compiled.plan.steps.iter().any(|s| matches!(s.op, megrez_plan::Op::Lookup(_)));
-                assert!(looks);
+                let count = |of: fn(&megrez_plan::Op) -> bool| {
+                    compiled.plan.steps.iter().filter(|s| of(&s.op)).count()
+                };
+                let looks = count(|op| matches!(op, megrez_plan::Op::Lookup(_)));
+                let compares = count(|op| matches!(op, megrez_plan::Op::CompareMany { .. }));
+                assert!(
+                    looks > 0 && (delay_ns == 0 || compares == 0),
+                    "{frac} {policy:?} {relative} {looks} {compares}"
+                );
+                // Of several keys three parts are truncated near a border, and not one; all others
+                // are 0.
+                let absolute = if delay_ns > 0 && looks > 1 { absolute + 2.0 } else { absolute };
                 let values = crate::common::interpret(&compiled, &[tensor([x.len()], &x)]);
                 let layer = &compiled.layers[0];
                 let y = crate::common::decode(values[layer.value.0 as usize].as_ref().unwrap(), layer.frac);
@@ -354,14 +367,18 @@ fn a_norm_takes_its_root_from_tables() {
             g.add("relu", "Relu", &[y], none()).unwrap()
         });
         let x = Tensor::new([6, 48], noise([6, 48], 5).data.iter().map(|v| size * v).collect());
-        for activations in [Activations::Minimax, Activations::Lookup] {
+        for (activations, delay_ns) in
+            [(Activations::Minimax, 0), (Activations::Lookup, 0), (Activations::Tables, 1 << 50)]
+        {
             let input_range = megrez_graph::Interval::abs(bound);
-            let options = CompileOptions { input_range, activations, ..CompileOptions::default() };
+            let options = CompileOptions { input_range, activations, delay_ns, ..CompileOptions::default() };
             let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
             // Rounding of x counts 1/σ times.
             check(&compiled, std::slice::from_ref(&x), 1e-4 + 4.0 * 2f64.powi(-16) / f64::from(size));
             let looks = compiled.plan.steps.iter().any(|s| matches!(s.op, megrez_plan::Op::Lookup(_)));
-            assert_eq!(looks, activations == Activations::Lookup);
+            assert_eq!(looks, activations != Activations::Minimax);
+            let compares = |s: &megrez_plan::Step| matches!(s.op, megrez_plan::Op::CompareMany { .. });
+            assert!(delay_ns == 0 || !compiled.plan.steps.iter().any(compares), "{op} {size}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every primitive, with the inputs it is tested on.
 
 use megrez_plan::{
-    ConvGeometry, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner,
+    Beyond, ConvGeometry, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner,
 };
 use std::collections::HashMap;
 
@@ -382,6 +382,22 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     case("dealt/lookup/key", false, &[x(full)], &|p, v| {
         p.step("op", Op::Offloaded(Box::new(Op::Lookup(by_key.clone()))), v).unwrap()
     });
+    // Beside their segments, at words that no carry moves: nothing, a number, a line.
+    let half = ("x", vec![n], ring - 3);
+    for (name, constant, slope) in [("nothing", 0, 0), ("number", -5, 0), ("line", 3, 7)] {
+        let beyond = Some(Beyond { bits: ring, constant, slope });
+        let of = Lookup { low: 1, degree: 1, pieces: vec![9, 1, -4, 3, 11, 2, 6, -1], ..pieces(ring, 0, 1) };
+        let op = Op::Lookup(Lookup { beyond, ..of });
+        for dealt in [false, true] {
+            let op = if dealt { Op::Offloaded(Box::new(op.clone())) } else { op.clone() };
+            let label = if dealt { "dealt/lookup/beside" } else { "lookup/beside" };
+            case(&format!("{label}/{name}"), false, std::slice::from_ref(&half), &|p, v| {
+                let twice = Op::Combine { coefficients: vec![2], constant: 0 };
+                let x = p.step("twice", twice, v).unwrap();
+                p.step("op", op.clone(), &[x]).unwrap()
+            });
+        }
+    }
     for (degree, cut, bits) in [(0, 0, full), (1, f.min(3), quarter), (2, 0, full)] {
         let lookup = Op::Lookup(pieces(ring, cut, degree));
         case(&format!("lookup/{degree}"), cut > 0, &[x(bits)], &|p, v| {

@@ -14,7 +14,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Bend, Right, Table, WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
+use super::table::{Bend, Relative, Table, WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::Id;
@@ -110,7 +110,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
     let power = |x: f64| x.exp();
     let wanted = Wanted {
         target: 2f64.powi(-15),
-        relative: false,
+        relative: Relative::No,
         cut: frac.saturating_sub(18),
         most: Some(worth(cx, x)),
         frac: f,
@@ -133,7 +133,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
         return Ok(Powers { settled, summand });
     }
     let end = i64::from(TABLE_CUT) << frac;
-    let bend = Bend { from: -i128::from(end), to: over, left: 0.0, right: Right::Nothing };
+    let bend = Bend { from: -i128::from(end), to: over, left: Some(0.0), right: None };
     if let Some(table) = Table::beside(cx, &x, &power, &bend, wanted)
         && table.is_worth_a_comparison(cx, &x)
     {

@@ -21,7 +21,9 @@
 //! f(x) = T_0 + Σ [x ≥ 2^(j_k)]·(T_k − T_(k−1)), so what a table gives for numbers that it does not
 //! hold is dropped. Where the result has the bits, all stretches share one table and one step: x is
 //! moved into the highest by powers of 16, and f of it back by 16, 4 or ln 16. One round and a
-//! truncation, or three rounds under `mizar`, where the polynomial takes twelve.
+//! truncation, or three rounds under `mizar`, where the polynomial takes twelve. Where messages
+//! take long, keys that are 0 beside their octaves take the place of the comparison
+//! ([`Octaves::by_fading_tables`]): one round and a truncation again.
 //!
 //! Largest relative error in exact arithmetic (absolute for the logarithm), from
 //! `scripts/splines.py`: 1/x 1.6e-6, 1/√x 4e-7, √x 2e-7, ln x 3e-7. Rounding adds about 2^−18
@@ -29,10 +31,11 @@
 //! unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Table, WIDEST, Wanted, coarse, look_up, worth};
+use super::table::{Bend, Price, Relative, Right, Table, WIDEST, Wanted, coarse, look_up, worth};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
+use megrez_plan::MAX_SEGMENTS;
 use megrez_ring::Shape;
 use std::ops::RangeInclusive;
 
@@ -41,6 +44,8 @@ const STRETCH: u32 = 3;
 /// Octaves of the one table that serves all stretches: by so many 1/x, 1/√x and √x change by whole
 /// powers of two.
 const WHOLE_POWERS: u32 = 4;
+/// Octaves over which a part of a function fades in or out.
+const FADE: u32 = 2;
 /// However many stretches there are, that table may have so many segments.
 const FEWEST_SEGMENTS: usize = 128;
 
@@ -272,7 +277,7 @@ impl Octaves {
         let most = worth(cx, x);
         let wanted = |first: i128| Wanted {
             target: 2f64.powi(-bits),
-            relative: !self.adds,
+            relative: if self.adds { Relative::No } else { Relative::Value },
             cut: first.ilog2().saturating_sub(bits as u32 + 1),
             most: Some(most),
             frac: *fracs.start(),
@@ -285,6 +290,9 @@ impl Octaves {
             return Ok(Some(y));
         }
         let (first, last) = (low.ilog2(), high.ilog2());
+        if let Some(y) = self.by_fading_tables(cx, &whole, gain, (first, last), &wanted)? {
+            return Ok(Some(y));
+        }
         if let Some(y) = self.by_one_table(cx, x, gain, (first, last), &wanted)? {
             return Ok(Some(y));
         }
@@ -309,6 +317,75 @@ impl Octaves {
         }
         let held = Secret { id: x.id, range: Range::uniform(low, high) };
         chosen(cx, &held, &thresholds, &values).map(Some)
+    }
+
+    /// By a key for every [`FADE`] octaves, each of a part of the function that fades in and out
+    /// over as many, and is 0 elsewhere: their sum is the function, and nothing is compared. A
+    /// carry that puts x beyond a border of one of them only does no harm, since all are near to 0
+    /// there. `None` where that is dearer, or coefficients have too few bits.
+    fn by_fading_tables(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        gain: f64,
+        (first, last): (u32, u32),
+        wanted: &dyn Fn(i128) -> Wanted,
+    ) -> Result<Option<Secret>, Refusal> {
+        let ring = cx.ring();
+        let count = (last + 1 - first).div_ceil(FADE).saturating_sub(1);
+        if count < 2 {
+            return Ok(None);
+        }
+        let unit = 2f64.powi(-(cx.frac_of(x) as i32));
+        let function = |x: f64| gain * (self.function)(x);
+        // From 0 to 1 over the octaves from 2^at on.
+        let fade = |x: f64, at: u32| smooth_step(((x / unit).log2() - f64::from(at)) / f64::from(FADE));
+        // A part that is near to 0 is not below it, from where a truncation would take it to −1.
+        let above = 2f64.powi(-(wanted(1).frac as i32) - 6);
+        let mut tables = vec![];
+        for i in 0..count {
+            let begin = first + i * FADE;
+            let part = |x: f64| {
+                let x = x.max(unit / 2.0);
+                let come = if i > 0 { fade(x, begin) } else { 1.0 };
+                let gone = if i + 1 < count { fade(x, begin + FADE) } else { 0.0 };
+                function(x) * (come - gone) + above
+            };
+            let bend = Bend {
+                from: 1 << begin,
+                to: if i + 1 == count { x.range.hull().1 } else { 1 << (begin + 2 * FADE) },
+                left: (i > 0).then_some(0.0),
+                right: (i + 1 < count).then_some(Right::Constant(0.0)),
+            };
+            let of = wanted(1 << begin);
+            let relative = if self.adds { Relative::No } else { Relative::Whole(self.function, gain) };
+            let most = Some(MAX_SEGMENTS);
+            let wanted = Wanted { target: of.target / 2.0, relative, most, spare: of.frac, ..of };
+            let Some(table) = Table::beside(cx, x, &part, &bend, wanted) else { return Ok(None) };
+            tables.push(table);
+        }
+        let price = |price: Price, other: Price| price.with(other);
+        let own = tables.iter().map(|table| table.price(ring)).fold(Price::default(), price);
+        // One table at every fourth octave, and a comparison with where they begin.
+        let others = (last + 1 - first).div_ceil(WHOLE_POWERS) as usize;
+        let segments = Price { rounds: 1, worker_ns: 1280, offline_bits: 2000, online_bits: 128 };
+        let compared = (0..others).map(|_| segments).fold(Price::of_thresholds(others, ring), price);
+        if own.of(cx, x) >= compared.of(cx, x) {
+            return Ok(None);
+        }
+        let parts = tables.into_iter().enumerate();
+        let parts = parts
+            .map(|(i, table)| table.look_up(cx, &format!("part{i}"), x))
+            .collect::<Result<Vec<_>, _>>()?;
+        let frac = cx.frac_of(&parts[0]);
+        let ends = [first, last + 1].map(|octave| {
+            (function(2f64.powi(octave as i32) * unit) * 2f64.powi(frac as i32)).round() as i128
+        });
+        // The parts' errors, and a unit for each truncation: three parts are not 0 near a border.
+        let slack = (ends[0].abs().max(ends[1].abs()) >> 12) + 4;
+        let range = Range::uniform(ends[0].min(ends[1]) - slack, ends[0].max(ends[1]) + slack);
+        let terms: Vec<(i64, &Secret)> = parts.iter().map(|part| (1, part)).collect();
+        cx.combine_within("parts", &terms, 0, range).map(Some)
     }
 
     /// By one table for all stretches of octaves: x is moved into the highest by powers of two,
@@ -380,6 +457,12 @@ impl Octaves {
         let held = Secret { id: x.id, range: Range::uniform(1 << first, 1 << (last + 1)) };
         chosen(cx, &held, &thresholds, &values).map(Some)
     }
+}
+
+/// From 0 to 1 as u is; four derivatives are 0 at both ends.
+fn smooth_step(u: f64) -> f64 {
+    let u = u.clamp(0.0, 1.0);
+    u.powi(5) * (126.0 + u * (-420.0 + u * (540.0 + u * (-315.0 + u * 70.0))))
 }
 
 /// Of several values that of the stretch in which x lies: x ≥ thresholds\[k\] chooses the value

@@ -94,9 +94,10 @@ pub(super) fn row_maxima(cx: &mut Lowering, x: &Secret) -> Result<(Secret, i128)
         let pick = |cx: &mut Lowering, part: &str, from: usize, to: usize| {
             cx.pick(&name(part), &x, 1, &(from..to).collect::<Vec<_>>())
         };
-        // Where rounds count, as many at a time as are compared at once.
+        // Where rounds count, as many at a time as are compared at once, unless two by two take
+        // one.
         let at_once = n.min(MAX_OPERANDS);
-        if at_once > 2 && cx.activations().looks_up() {
+        if at_once > 2 && cx.activations().looks_up() && !cx.relu_takes_a_round() {
             let size = n / at_once;
             let parts = (0..at_once)
                 .map(|i| pick(cx, "part", i * size, (i + 1) * size))

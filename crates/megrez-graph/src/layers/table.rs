@@ -58,8 +58,8 @@ const SEGMENT_NS: u64 = 10;
 const LEVEL_NS: u64 = 20;
 const PAID_LEVEL_NS: u64 = 60;
 
-/// What a comparison of one value with both ends of a bend, and the selection after it, take a
-/// worker, in nanoseconds, …
+/// What comparisons of one value with two numbers, and the selection after them, take a worker, in
+/// nanoseconds, …
 const COMPARED_NS: u64 = 200;
 
 /// … and in bits for each bit that is compared, offline and online.
@@ -67,17 +67,39 @@ const COMPARED_BITS: [u32; 2] = [9, 13];
 
 /// What one way to compute a function costs: its rounds, and for each value a worker's time, and
 /// bits of both phases.
-struct Price {
-    rounds: u64,
-    worker_ns: u64,
-    offline_bits: usize,
-    online_bits: usize,
+#[derive(Clone, Copy, Default)]
+pub(super) struct Price {
+    pub rounds: u64,
+    pub worker_ns: u64,
+    pub offline_bits: usize,
+    pub online_bits: usize,
 }
 
 impl Price {
+    /// With another at the same time.
+    pub(super) fn with(self, other: Price) -> Price {
+        Price {
+            rounds: self.rounds.max(other.rounds),
+            worker_ns: self.worker_ns + other.worker_ns,
+            offline_bits: self.offline_bits + other.offline_bits,
+            online_bits: self.online_bits + other.online_bits,
+        }
+    }
+
+    /// Of a comparison with some numbers in so many bits, and the selection after it.
+    pub(super) fn of_thresholds(count: usize, bits: u32) -> Price {
+        let [offline, online] = COMPARED_BITS.map(|each| count * (each * bits) as usize / 2);
+        Price {
+            rounds: 2,
+            worker_ns: count as u64 * COMPARED_NS / 2,
+            offline_bits: offline,
+            online_bits: online,
+        }
+    }
+
     /// Of all values of x together, in nanoseconds. Offline bits count a quarter: they may be there
     /// before the values are.
-    fn of(&self, cx: &Lowering, x: &Secret) -> u64 {
+    pub(super) fn of(&self, cx: &Lowering, x: &Secret) -> u64 {
         let elements = cx.shape(x).elements() as u64;
         let bits = (self.offline_bits / 4 + self.online_bits) as u64;
         let link = u128::from(cx.mib_ns()) * u128::from(bits * elements) >> 23;
@@ -96,15 +118,13 @@ impl Price {
         }
     }
 
-    /// Of the same segments beside a comparison and before a selection.
-    fn of_comparison(f: &Lookup, ring: u32) -> Price {
-        let [offline, online] = COMPARED_BITS.map(|bits| (bits * f.bits()) as usize);
-        let closed = Lookup { beyond: None, ..f.clone() };
+    /// Of a look-up of so many segments and no more.
+    pub(super) fn of_segments(f: &Lookup, ring: u32) -> Price {
         Price {
-            rounds: 2,
-            worker_ns: f.segments() as u64 * SEGMENT_NS + COMPARED_NS,
-            offline_bits: closed.dealt_bits(ring) + offline,
-            online_bits: 2 * ring as usize + online,
+            rounds: 1,
+            worker_ns: f.segments() as u64 * SEGMENT_NS,
+            offline_bits: Lookup { beyond: None, ..f.clone() }.dealt_bits(ring),
+            online_bits: 2 * ring as usize,
         }
     }
 }
@@ -121,14 +141,25 @@ pub(super) fn worth(cx: &Lowering, x: &Secret) -> usize {
     (LOOKED_AT / cx.shape(x).elements().max(1)).clamp(WIDEST, MAX_SEGMENTS)
 }
 
+/// What errors are relative to.
+#[derive(Clone, Copy)]
+pub(super) enum Relative {
+    /// 1.
+    No,
+    /// The function's value.
+    Value,
+    /// The value of a function that this is a part of, times what the part is.
+    Whole(fn(f64) -> f64, f64),
+}
+
 /// What is asked of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     /// The largest error of its pieces.
     pub target: f64,
-    /// Whether that is relative to the function's value, where this is not so small that a quarter
-    /// of a unit of the result is more.
-    pub relative: bool,
+    /// Whether that is relative to a value, where this is not so small that a quarter of a unit of
+    /// the result is more.
+    pub relative: Relative,
     /// How many low bits of the argument it leaves unread.
     pub cut: u32,
     /// The most segments; `None` where the best that there is will do.
@@ -188,24 +219,26 @@ struct Words {
     scale: u32,
     /// Whether values lie to the left of the segments and to the right of them, too.
     open: [bool; 2],
+    /// The least degree of pieces: 1 where a line is beside them.
+    least: u32,
 }
 
-/// What a function is beside its bend, and where that is: words of its argument.
+/// Where a function bends, words of its argument, and what it is beside that.
 pub(super) struct Bend {
     pub from: i128,
     pub to: i128,
-    /// What it is to the left, …
-    pub left: f64,
-    /// … and to the right: a number, or x.
-    pub right: Right,
+    /// To the left, where values lie there.
+    pub left: Option<f64>,
+    /// To the right, where values lie there.
+    pub right: Option<Right>,
 }
 
 /// What a function is to the right of its bend.
 #[derive(Clone, Copy)]
 pub(super) enum Right {
-    /// No value lies there.
-    Nothing,
+    /// A number.
     Constant(f64),
+    /// x.
     Argument,
 }
 
@@ -256,11 +289,11 @@ fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
 
 impl Fit {
     /// Pieces of `function` for `units` units from `words.start` on, on segments of 2^low of them.
-    /// Errors count relative to the `size` of the function's values.
+    /// Errors count relative to the `size` of the function's value at x.
     fn new(
         function: &dyn Fn(f64) -> f64,
         words: Words,
-        size: &dyn Fn(f64) -> f64,
+        size: &dyn Fn(f64, f64) -> f64,
         units: i128,
         low: u32,
         degree: u32,
@@ -278,7 +311,8 @@ impl Fit {
                 pieces.extend_from_within(pieces.len() - 1 - degree as usize..);
                 continue;
             }
-            let at = |t: f64| function(start + (h as f64 + t) * width);
+            let place = |t: f64| start + (h as f64 + t) * width;
+            let at = |t: f64| function(place(t));
             // There is nothing before the first segment, and no carry where nothing is below a
             // segment's number.
             let from = if h == 0 && !open[0] || low == 0 { 0.0 } else { -1.0 };
@@ -298,7 +332,7 @@ impl Fit {
                 let t = (from + (1.0 - from) * f64::from(i) / 24.0).min(end);
                 let (y, exact) = (value(t), at(t));
                 off = off.max((y - exact).abs());
-                error = error.max((y - exact).abs() / size(exact));
+                error = error.max((y - exact).abs() / size(place(t), exact));
                 values = (values.0.min(y), values.1.max(y));
             }
             pieces.extend(piece);
@@ -340,9 +374,14 @@ impl Fit {
     ) -> Option<Fit> {
         let most = wanted.most.unwrap_or(usize::MAX);
         let least = 2f64.powi(-(wanted.frac as i32) - 2) / wanted.target;
-        let size = |value: f64| if wanted.relative { value.abs().max(least) } else { 1.0 };
+        let size = |x: f64, value: f64| match wanted.relative {
+            Relative::No => 1.0,
+            Relative::Value => value.abs().max(least),
+            // Several parts make the whole.
+            Relative::Whole(whole, times) => (times * whole(x)).abs().max(least / 16.0),
+        };
         let mut shapes: Vec<(usize, usize, u32)> = vec![];
-        for degree in 0..=MAX_DEGREE {
+        for degree in words.least..=MAX_DEGREE {
             let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS.min(most));
             shapes.extend(sizes.map(|segments| {
                 let pieces = vec![0; segments * (degree as usize + 1)];
@@ -357,7 +396,7 @@ impl Fit {
                 // The argument is read as finely as without a factor.
                 let words = Words { times, cut: words.cut + times.ilog2(), ..words };
                 let span = span * i128::from(times);
-                if degree == 0 && (times > 1 || words.open[1]) || times > 1 && span >> (words.ring - 2) > 0 {
+                if degree == 0 && times > 1 || times > 1 && span >> (words.ring - 2) > 0 {
                     continue;
                 }
                 // With the carry of the cut, and the last segment free.
@@ -411,7 +450,7 @@ fn room(ring: u32, largest: f64, wanted: Wanted) -> Option<(u32, u32)> {
     let f = wanted.frac;
     let whole = largest.log2().ceil().clamp(-64.0, 128.0) as i32;
     let room = ring as i32 - 4 - wanted.summed.next_power_of_two().ilog2() as i32;
-    let scale = room - whole.max(if wanted.relative { -(f as i32) } else { 0 });
+    let scale = room - whole.max(if matches!(wanted.relative, Relative::No) { 0 } else { -(f as i32) });
     (scale >= f as i32).then_some((scale as u32, (scale - room).max(0) as u32))
 }
 
@@ -458,7 +497,8 @@ impl Table {
             (0..=256).map(|i| function((start as f64 + span as f64 * f64::from(i) / 256.0) * unit).abs());
         let (scale, over) = room(ring, samples.fold(0.0, f64::max), wanted)?;
         let start = start as f64 * unit;
-        let words = |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open: [false; 2] };
+        let words =
+            |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open: [false; 2], least: 0 };
         let (fit, to) = Fit::short_or_long(function, &words, (scale, &FACTORS), span, wanted)?;
         let mut lookup = fit.lookup;
         let range =
@@ -481,48 +521,52 @@ impl Table {
         let unit = 2f64.powi(-(frac as i32));
         let start = bend.from >> cut << cut;
         let (span, moved) = (bend.to - start, i64::try_from(-start).ok()?);
-        // Right with a segment to spare at both ends. All of them are less than four times as wide
-        // as the bend.
-        let spare = 4 * (span + (2 << cut));
         let (low, high) = Range::combine(&[(1, &x.range)], moved).hull();
-        let looked_at = |times: u32| {
-            let reach = |v: i128, more: i128| v.saturating_add(more).saturating_mul(times.into());
+        // Right with as much to spare at both ends as all segments are wide.
+        let looked_at = |times: u32, spare: i128| {
+            let reach = |v: i128, more: i128| v.saturating_mul(times.into()).saturating_add(more);
             Range::uniform(reach(low, -spare), reach(high, spare))
         };
-        let bits = |times: u32| {
-            let words = Secret { id: x.id, range: looked_at(times) };
+        let bits = |times: u32, spare: i128| {
+            let words = Secret { id: x.id, range: looked_at(times, spare) };
             cx.bits_looked_at(&words, i128::from(times) * i128::from(moved))
         };
-        let function = |x: f64| function(x) - bend.left;
+        // What they are less than, whatever pieces it will be.
+        let widest = 4 * (span + (2 << cut));
+        let left = bend.left.unwrap_or(0.0);
+        let function = |x: f64| function(x) - left;
         let start = start as f64 * unit;
         let samples = (0..=256).map(|i| function(start + span as f64 * unit * f64::from(i) / 256.0).abs());
         // By what everybody sees: the number of bits that are looked at.
         let (largest, factors, least): (f64, &[u32], u32) = match bend.right {
-            Right::Nothing => (0.0, &FACTORS, 0),
-            Right::Constant(right) => (right - bend.left, &FACTORS, 0),
+            None => (0.0, &FACTORS, 0),
+            Some(Right::Constant(right)) => (right - left, &FACTORS, 0),
             // A line in x has whole words for slopes, of x as it is.
-            Right::Argument => (2f64.powi(bits(1) as i32 - 1) * unit, &[1], frac),
+            Some(Right::Argument) => (2f64.powi(bits(1, widest) as i32 - 1) * unit, &[1], frac),
         };
         let (scale, over) = room(ring, samples.fold(largest.abs(), f64::max), wanted)?;
-        let open = [true, !matches!(bend.right, Right::Nothing)];
-        let words = |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open };
+        let open = [bend.left.is_some(), bend.right.is_some()];
+        let words =
+            |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open, least: u32::from(least > 0) };
         let wanted = Wanted { spare: if wanted.spare < least { 0 } else { wanted.spare }, ..wanted };
         let (fit, to) = Fit::short_or_long(&function, &words, (scale, factors), span, wanted)?;
         let (mut lookup, times) = (fit.lookup, fit.times);
         let scale = lookup.frac;
         let (constant, slope, right) = match bend.right {
-            Right::Nothing => (0, 0, 0.0),
-            Right::Constant(right) => (word(right - bend.left, scale, false), 0, right - bend.left),
-            Right::Argument if scale < least => return None,
-            Right::Argument => {
-                let right = high as f64 * unit + start - bend.left;
-                (word(start - bend.left, scale, false), 1i128 << (scale - frac), right)
+            None => (0, 0, 0.0),
+            Some(Right::Constant(right)) => (word(right - left, scale, false), 0, right - left),
+            Some(Right::Argument) if scale < least => return None,
+            Some(Right::Argument) => {
+                let right = high as f64 * unit + start - left;
+                (word(start - left, scale, false), 1i128 << (scale - frac), right)
             }
         };
-        let (own, bits) = (lookup.bits(), bits(times));
+        let own = lookup.bits();
+        let spare = if slope == 0 { 1 << own } else { widest };
+        let (looked_at, bits) = (looked_at(times, spare), bits(times, spare));
         let half = 1i128 << (ring - 1);
         let fits = [constant, slope].iter().all(|word| (-half..half).contains(word));
-        if !fits || bits < own + 2 {
+        if !fits || looked_at.magnitude() > half || bits < own + 2 {
             return None;
         }
         lookup.beyond = Some(Beyond { bits, constant: constant as i64, slope: slope as i64 });
@@ -530,14 +574,20 @@ impl Table {
         let range = Range::uniform(word(least, scale, false), word(most, scale, true));
         let over = if scale == to { 0 } else { over };
         lookup.frac -= over;
-        let compared = Some((looked_at(times), i128::from(times) * i128::from(moved)));
+        let compared = Some((looked_at, i128::from(times) * i128::from(moved)));
         Some(Table { lookup, times, moved, range, frac: to, over, compared })
     }
 
     /// Whether it is dearer than a comparison with the ends of its bend and a selection.
     pub(super) fn is_worth_a_comparison(&self, cx: &Lowering, x: &Secret) -> bool {
-        let ring = cx.ring();
-        Price::of_key(&self.lookup, ring).of(cx, x) < Price::of_comparison(&self.lookup, ring).of(cx, x)
+        let (f, ring) = (&self.lookup, cx.ring());
+        let compared = Price::of_segments(f, ring).with(Price::of_thresholds(2, f.bits()));
+        self.price(ring).of(cx, x) < compared.of(cx, x)
+    }
+
+    /// Of its key.
+    pub(super) fn price(&self, ring: u32) -> Price {
+        Price::of_key(&self.lookup, ring)
     }
 
     /// The function of the value that it is made for. Where that is outside of its range after all,
@@ -624,7 +674,7 @@ impl Smooth {
         let wanted = Wanted {
             // Half a unit of the result, where that is more.
             target: TARGET.max(2f64.powi(-(f as i32) - 1)),
-            relative: false,
+            relative: Relative::No,
             cut: frac.saturating_sub(ARGUMENT),
             most: Some(worth(cx, x)),
             frac: f,
@@ -647,8 +697,8 @@ impl Smooth {
         let bend = Bend {
             from: -i128::from(end),
             to: end.into(),
-            left: number(left),
-            right: if self.rises { Right::Argument } else { Right::Constant(number(right)) },
+            left: Some(number(left)),
+            right: Some(if self.rises { Right::Argument } else { Right::Constant(number(right)) }),
         };
         if let Some(table) = Table::beside(cx, x, &self.function, &bend, wanted)
             && table.is_worth_a_comparison(cx, x)
@@ -707,10 +757,10 @@ mod tests {
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         for (frac, cut, span) in [(16, 2, 6i128 << 16), (10, 0, 8 << 10), (20, 6, 3 << 20)] {
             let (ring, scale) = if frac == 10 { (32, 27) } else { (64, 58) };
-            let words = Words { start: -3.0, times: 1, frac, cut, ring, scale, open: [false; 2] };
+            let words = Words { start: -3.0, times: 1, frac, cut, ring, scale, open: [false; 2], least: 0 };
             let wanted = Wanted {
                 target: TARGET,
-                relative: false,
+                relative: Relative::No,
                 cut,
                 most: Some(WIDEST),
                 frac: 0,

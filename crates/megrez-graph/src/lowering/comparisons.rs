@@ -6,7 +6,8 @@ use crate::options::{Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use megrez_plan::{
-    Fewest, Gives, List, Lookup, MAX_CONTENDERS, MAX_WINNER_BITS, Op, Relu, SignBit, ValueId, View, Winner,
+    Fewest, Gives, List, Lookup, MAX_CONTENDERS, MAX_WINNER_BITS, Op, Relu, ReluForm, SignBit, ValueId, View,
+    Winner,
 };
 use std::collections::HashSet;
 
@@ -216,6 +217,11 @@ impl Lowering<'_> {
             Some(Op::Maximum(sign)) => (2 << sign.cut) - 2,
             _ => 0,
         }
+    }
+
+    /// Whether a ReLU takes one round.
+    pub(crate) fn relu_takes_a_round(&self) -> bool {
+        self.options.relu == ReluForm::Key
     }
 
     /// Whether all ranges are proven, or the plan is refused.

@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::AHEAD_BYTES;
 use megrez_net::{Endpoint, Limits, NetProfile, Network, SessionId};
-use megrez_plan::{Input, KEPT, Lookup, Op, Output, Plan, Relu, ReluForm, SignBit, Step, Winner};
+use megrez_plan::{Input, KEPT, Op, Output, Plan, Relu, ReluForm, SignBit, Step, Winner};
 use megrez_protocols::registry::Protocol;
 use megrez_session::Error as SessionError;
 use serde::Serialize;
@@ -320,7 +320,7 @@ fn given_up(network: &Network, e: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_plan::{Gives, List};
+    use megrez_plan::{Gives, List, Lookup};
 
     #[test]
     fn what_is_dealt_counts_as_what_a_plan_holds() {

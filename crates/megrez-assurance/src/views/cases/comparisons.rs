@@ -1,7 +1,7 @@
 //! Comparisons, ReLUs and maxima.
 
 use super::{BICOPTOR, Expected, Table, all, bit, range, relu_of, words, wrap};
-use megrez_plan::{Gives, List, Lookup, Op, Relu, ReluForm, SignBit, View, Winner};
+use megrez_plan::{Beyond, Gives, List, Lookup, Op, Relu, ReluForm, SignBit, View, Winner};
 
 impl Table {
     pub(super) fn comparisons(&mut self) {
@@ -272,6 +272,17 @@ impl Table {
                 case.frac = cut;
             }
         }
+        // With a line beside two segments, written out: what a key does there is the kernel's.
+        let beyond = Some(Beyond { bits: 4, constant: -3, slope: 2 });
+        let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![3, -1, 5, 2], frac: 0, beyond };
+        let of = f.whole();
+        let expect = move |s: &[i64]| -> Vec<Expected> {
+            let words = of.results(s[0] as u64).into_iter().map(|z| z as i64).collect();
+            vec![Expected::OneOf { x: s[0], words }]
+        };
+        self.add("Lookup", "beside a line", 4, &[1], all(&range(4), 1), expect, move |p, v, _| {
+            Ok(vec![p.step("op", Op::Lookup(f.clone()), v)?])
+        });
         let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![1, -2, -1, 1], frac: 0, beyond: None };
         let of = f.clone();
         let expect = move |s: &[i64]| {
