@@ -7,6 +7,7 @@
 
 pub use crate::calibration::Calibration;
 use crate::graph::Graph;
+use crate::layers::CURVE;
 use crate::passes;
 use crate::plain;
 use crate::problem::Problems;
@@ -22,7 +23,7 @@ pub fn compared(op: &str, input: &Tensor) -> Option<f64> {
     });
     match op {
         _ if input.data.is_empty() => None,
-        "Relu" | "LeakyRelu" | "Sigmoid" | "Tanh" | "Erf" | "Gelu" | "Swish" => {
+        CURVE | "Relu" | "LeakyRelu" | "Sigmoid" | "Tanh" | "Erf" | "Gelu" | "Swish" => {
             Some(low.abs().max(high.abs()))
         }
         "MaxPool" => Some(high - low),
@@ -52,7 +53,9 @@ pub fn calibrate(
         let trace = plain::trace(&graph, &batch).map_err(|p| Problems(vec![p]))?;
         calibration.inputs += batch.first().and_then(|x| x.shape.dims().first().copied()).unwrap_or(1);
         for node in &graph.nodes {
-            let input = node.inputs.first().copied().flatten().and_then(|id| trace.value(id));
+            // Of a curve it is what comes after its parts.
+            let compares = if node.op == CURVE { node.inputs.last() } else { node.inputs.first() };
+            let input = compares.copied().flatten().and_then(|id| trace.value(id));
             if let Some(magnitude) = input.and_then(|input| compared(&node.op, input)) {
                 let seen = calibration.layers.entry(node.name.clone()).or_insert(0.0);
                 *seen = seen.max(magnitude);

@@ -80,7 +80,10 @@ const VOUCHED: &[Option<i128>] = &[None, Some(1 << 4), Some(1)];
 pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Problems> {
     check(options)?;
     let published = options.publisher.as_ref().map(|publisher| publisher.publish(graph)).transpose()?;
-    let (graph, after) = passes::for_fixed_point(published.as_ref().unwrap_or(graph))?;
+    let (mut graph, after) = passes::for_fixed_point(published.as_ref().unwrap_or(graph))?;
+    if options.activations.looks_up() {
+        graph = passes::whole_curves(&graph)?;
+    }
     // What can be proven whole is; and what data is to vouch for, as little as will do.
     let attempts: &[Option<i128>] = match options.policy {
         RangePolicy::Calibrated => VOUCHED,

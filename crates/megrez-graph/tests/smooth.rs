@@ -168,6 +168,49 @@ fn one_key_serves_all_numbers() {
     assert!(got.iter().zip(&want.data).all(|(g, &w)| (g - f64::from(w)).abs() < 1.0 / 4096.0));
 }
 
+/// Activations that are made of several functions are one look-up where tables are.
+#[test]
+fn curves_are_whole_where_tables_are() {
+    use megrez_plan::Op;
+    for (op, alpha) in
+        [("Softplus", None), ("Mish", None), ("Elu", None), ("Celu", Some(0.25)), ("Celu", Some(1.25))]
+    {
+        let attributes = alpha.map_or_else(none, |alpha: f32| none().with("alpha", alpha));
+        let x = dense(40.0, 4001);
+        let g = one(&[1, 4001], op, &[], attributes);
+        for (activations, delay_ns) in
+            [(Activations::Minimax, 0), (Activations::Tables, 0), (Activations::Tables, 1 << 50)]
+        {
+            let options = CompileOptions {
+                activations,
+                delay_ns,
+                comparison: megrez_graph::Comparison::Fitted {
+                    list: megrez_graph::ListStyle::Digits(megrez_plan::Fewest::Total),
+                    bits: None,
+                    calibration: None,
+                },
+                input_range: megrez_graph::Interval::abs(40.0),
+                ..CompileOptions::default()
+            };
+            let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
+            let whole = activations != Activations::Minimax;
+            if whole {
+                check(&compiled, std::slice::from_ref(&x), 1.0 / 4096.0);
+            }
+            let steps = |of: fn(&Op) -> bool| compiled.plan.steps.iter().filter(|s| of(&s.op)).count();
+            let found = [
+                steps(|op| matches!(op, Op::Lookup(_))),
+                steps(|op| matches!(op, Op::CompareMany { .. })),
+                steps(|op| matches!(op, Op::Mul)),
+            ];
+            if whole {
+                assert_eq!(found, [1, usize::from(delay_ns == 0), 0], "{op} {alpha:?}");
+            }
+            assert_eq!(compiled.layers.len() == 1, whole, "{op} {alpha:?}");
+        }
+    }
+}
+
 /// Powers of e that are far below 0 are looked up with all others.
 #[test]
 fn softmax_by_a_key_compares_its_maxima_only() {

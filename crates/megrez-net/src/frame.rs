@@ -22,7 +22,7 @@ pub const MAGIC: [u8; 4] = *b"MGRZ";
 /// Version of everything that parties and clients say to each other, from the hello to the
 /// service's requests; both sides must speak the same. It is raised with every change of any
 /// message.
-pub const VERSION: u16 = 15;
+pub const VERSION: u16 = 16;
 /// Length of a frame header in bytes.
 pub const HEADER_LEN: usize = 32;
 /// Length of a hello and of a welcome in bytes.

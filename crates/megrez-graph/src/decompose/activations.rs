@@ -3,7 +3,7 @@
 
 use super::{Decompose, Parts};
 use crate::graph::{Attributes, Id};
-use crate::layers::{CHOSEN, POSITIVE};
+use crate::layers::{CHOSEN, CURVE, POSITIVE};
 use crate::problem::Refusal;
 
 pub(super) const TABLE: &[(&str, Decompose)] = &[
@@ -26,8 +26,14 @@ fn halves(p: &mut Parts, x: Id) -> Result<[Id; 2], Refusal> {
     Ok([negative, p.minus(x, negative)?])
 }
 
+/// What the parts of an activation have made of x, which one table may make whole.
+fn curve(p: &mut Parts, made: Id, x: Id, alpha: f32) -> Result<Vec<Id>, Refusal> {
+    let attributes = Attributes::none().with("name", p.op).with("alpha", alpha);
+    Ok(vec![p.node(CURVE, &[made, x], attributes)?])
+}
+
 /// max(x, 0)·positive + factor·(e^(min(x, 0)/width) − 1).
-fn exponential(p: &mut Parts, positive: f32, factor: f32, width: f32) -> Result<Vec<Id>, Refusal> {
+fn exponential(p: &mut Parts, positive: f32, factor: f32, width: f32) -> Result<Id, Refusal> {
     p.call().only(1, &["alpha", "gamma"])?;
     let x = p.input(0)?;
     let [negative, rest] = halves(p, x)?;
@@ -35,23 +41,27 @@ fn exponential(p: &mut Parts, positive: f32, factor: f32, width: f32) -> Result<
     let power = p.of("Exp", &[narrow])?;
     let below = p.affine(power, factor, -factor)?;
     let above = p.affine(rest, positive, 0.0)?;
-    Ok(vec![p.plus(above, below)?])
+    p.plus(above, below)
 }
 
 fn elu(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let alpha = p.call().float("alpha", 1.0)?;
-    exponential(p, 1.0, alpha, 1.0)
+    let (made, x) = (exponential(p, 1.0, alpha, 1.0)?, p.input(0)?);
+    // With another it has a corner at 0, on which no polynomial fits.
+    if alpha == 1.0 { curve(p, made, x, alpha) } else { Ok(vec![made]) }
 }
 
 fn selu(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let alpha = p.call().float("alpha", 1.673_263_2)?;
     let gamma = p.call().float("gamma", 1.050_701)?;
-    exponential(p, gamma, gamma * alpha, 1.0)
+    Ok(vec![exponential(p, gamma, gamma * alpha, 1.0)?])
 }
 
 fn celu(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let alpha = p.call().float("alpha", 1.0)?;
-    exponential(p, 1.0, alpha, alpha)
+    let (made, x) = (exponential(p, 1.0, alpha, alpha)?, p.input(0)?);
+    // A table reaches to −15, and its segments are not much narrower than those of others.
+    if (0.25..=1.25).contains(&alpha) { curve(p, made, x, alpha) } else { Ok(vec![made]) }
 }
 
 fn hard(p: &mut Parts, x: Id, slope: f32, offset: f32) -> Result<Id, Refusal> {
@@ -88,7 +98,8 @@ fn soft(p: &mut Parts, x: Id) -> Result<Id, Refusal> {
 fn softplus(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     p.call().only(1, &[])?;
     let x = p.input(0)?;
-    Ok(vec![soft(p, x)?])
+    let made = soft(p, x)?;
+    curve(p, made, x, 1.0)
 }
 
 fn mish(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
@@ -96,7 +107,8 @@ fn mish(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     let x = p.input(0)?;
     let soft = soft(p, x)?;
     let gate = p.of("Tanh", &[soft])?;
-    Ok(vec![p.times(x, gate)?])
+    let made = p.times(x, gate)?;
+    curve(p, made, x, 1.0)
 }
 
 fn softsign(p: &mut Parts) -> Result<Vec<Id>, Refusal> {

@@ -16,6 +16,7 @@ mod concat;
 mod conv;
 mod conv_grad;
 mod cross_entropy;
+mod curve;
 mod embedding;
 mod erf;
 mod exact;
@@ -76,6 +77,7 @@ pub(crate) use choose::{CHOOSE, CHOSEN};
 pub(crate) use compare::{EQUAL, LESS, LESS_OR_EQUAL, NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
 pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
+pub(crate) use curve::CURVE;
 pub(crate) use function::FUNCTION;
 pub(crate) use layer_norm::INVERSE_DEVIATION;
 pub(crate) use lines::Lines;
@@ -128,6 +130,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("Cos", sine::cosine),
     (CROSS_ENTROPY, cross_entropy::loss),
     ("CumSum", known::cumulative_sum),
+    (CURVE, curve::curve),
     ("Div", arithmetic::div),
     ("Dropout", rearrange::dropout),
     ("Equal", known::equal),
@@ -218,7 +221,7 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 36] = [
+const INTERNAL: [&str; 37] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
@@ -227,6 +230,7 @@ const INTERNAL: [&str; 36] = [
     CONV_GRAD_INPUT,
     CONV_GRAD_WEIGHT,
     CROSS_ENTROPY,
+    CURVE,
     EQUAL,
     FUNCTION,
     GELU_SLOPE_OP,

@@ -284,7 +284,7 @@ impl Layer for Activation {
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
         if cx.activations().looks_up() {
             let rises = matches!(self.spline.form, Form::SmoothRelu { .. });
-            let smooth = Smooth { function: self.function, reach: self.spline.reach, rises };
+            let smooth = Smooth { function: &self.function, reach: self.spline.reach, rises };
             let x = readable(cx, inputs[0].secret()?, 2)?;
             return smooth.lower(cx, &x);
         }

@@ -98,10 +98,11 @@ impl Price {
     }
 
     /// Of all values of x together, in nanoseconds. Offline bits count a quarter: they may be there
-    /// before the values are.
+    /// before the values are, unless they are dealt online.
     pub(super) fn of(&self, cx: &Lowering, x: &Secret) -> u64 {
         let elements = cx.shape(x).elements() as u64;
-        let bits = (self.offline_bits / 4 + self.online_bits) as u64;
+        let offline_bits = if cx.deals_online() { self.offline_bits } else { self.offline_bits / 4 };
+        let bits = (offline_bits + self.online_bits) as u64;
         let link = u128::from(cx.mib_ns()) * u128::from(bits * elements) >> 23;
         self.rounds * cx.delay_ns() + elements * self.worker_ns + link as u64
     }
@@ -177,9 +178,9 @@ pub(super) struct Wanted {
 /// A function that is as good as constant to the left of where it bends, and constant or x to the
 /// right.
 #[derive(Clone, Copy)]
-pub(super) struct Smooth {
+pub(super) struct Smooth<'a> {
     /// The function.
-    pub function: fn(f64) -> f64,
+    pub function: &'a dyn Fn(f64) -> f64,
     /// It bends within ±reach: beyond, less than 2^−15 is left.
     pub reach: f32,
     /// Whether it rises as x does to the right.
@@ -667,7 +668,7 @@ pub(super) fn look_up_twice(
     Table::new(cx, x, function, wanted).map(|table| table.look_up_twice(cx, name, x)).transpose()
 }
 
-impl Smooth {
+impl Smooth<'_> {
     /// On a value with f fraction bits; the result has f.
     pub(super) fn lower(self, cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
         let (f, frac) = (cx.frac(), cx.frac_of(x));
@@ -686,7 +687,7 @@ impl Smooth {
         // What leaves a table's segments comes out as another value of the function, and not as one
         // nearby: without a proof, or a guard, it is compared.
         if cx.holds_ranges()
-            && let Some(y) = look_up(cx, "table", &told(x), &self.function, wanted)?
+            && let Some(y) = look_up(cx, "table", &told(x), self.function, wanted)?
         {
             return Ok(y);
         }
@@ -700,7 +701,8 @@ impl Smooth {
             left: Some(number(left)),
             right: Some(if self.rises { Right::Argument } else { Right::Constant(number(right)) }),
         };
-        if let Some(table) = Table::beside(cx, x, &self.function, &bend, wanted)
+        let of_key = Wanted { most: Some(MAX_SEGMENTS), ..wanted };
+        if let Some(table) = Table::beside(cx, x, self.function, &bend, of_key)
             && table.is_worth_a_comparison(cx, x)
         {
             let y = table.look_up(cx, "table", x)?;
@@ -711,7 +713,7 @@ impl Smooth {
         // A wrong comparison moves an end by `wrong` words.
         let bound = i128::from(end) + 4 * wrong;
         let inside = Secret { id: x.id, range: Range::uniform(-bound, bound) };
-        let Some(y) = look_up(cx, "table", &inside, &self.function, Wanted { most: None, ..wanted })? else {
+        let Some(y) = look_up(cx, "table", &inside, self.function, Wanted { most: None, ..wanted })? else {
             return refuse(
                 "has no room for a table on this ring",
                 "choose other activations or fewer fraction bits",

@@ -51,6 +51,11 @@ impl Lowering<'_> {
         self.options.mib_ns
     }
 
+    /// Whether what is dealt comes online: parties are equal, and have no time before.
+    pub(crate) fn deals_online(&self) -> bool {
+        self.options.replicated || self.options.defer_resharing
+    }
+
     /// How many fraction bits more a table of the current layer may leave in its result, which need
     /// not be truncated then.
     pub(crate) fn spare_of_tables(&self) -> u32 {

@@ -2,6 +2,7 @@
 //! the same.
 
 mod batch_norm;
+mod curve;
 mod floats;
 mod gelu;
 mod layer_norm;
@@ -18,6 +19,7 @@ mod tidy;
 pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
+pub use curve::whole_curves;
 pub use floats::for_floats;
 pub use gelu::fuse_gelu;
 pub(crate) use layer_norm::LAYER_NORM_SCALE;
