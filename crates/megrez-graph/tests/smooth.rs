@@ -145,6 +145,22 @@ fn one_key_serves_all_numbers() {
             }
         }
     }
+    // Comparisons of few bits have no room for what is beside the segments, and stay.
+    for (bits, keys) in [(22, 0), (24, 1)] {
+        let sign = megrez_plan::SignBit { list: megrez_plan::List::Bits, cut: 0, bits: Some(bits) };
+        let options = CompileOptions {
+            comparison: Comparison::Fixed(sign),
+            input_range: Interval::abs(16.0),
+            activations: Activations::Tables,
+            delay_ns: 1 << 50,
+            ..CompileOptions::default()
+        };
+        let x = dense(16.0, 4001);
+        let compiled = compile(&one(&[1, 4001], "Gelu", &[], none()), &options).unwrap();
+        check(&compiled, std::slice::from_ref(&x), 1.0 / 4096.0);
+        let beside = |s: &&megrez_plan::Step| matches!(&s.op, Op::Lookup(f) if f.beyond.is_some());
+        assert_eq!(compiled.plan.steps.iter().filter(beside).count(), keys, "{bits} bits");
+    }
     // The bits that are looked at say whether a value is in its range.
     let x = dense(35.0, 4001);
     let g = one(&[1, 4001], "Gelu", &[], none());

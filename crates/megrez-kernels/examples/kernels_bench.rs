@@ -1,7 +1,7 @@
 //! Speeds of the kernels on one thread, one JSON object a line.
 
 use megrez_kernels::*;
-use megrez_plan::View;
+use megrez_plan::{Beyond, Lookup, View};
 use megrez_prg::{FieldSampler, Key, Level, Stream};
 use megrez_ring::{Prime, Word, bits};
 use megrez_weights::{Matrix, Width};
@@ -106,6 +106,32 @@ fn list(device: &Cpu, name: &str, cut: u32, width: u32, entries: Entries) {
     per_value("masked_list, share from a stream", best(|| drop(black_box(masked(1, false)))));
     let lists = [masked(0, true), masked(1, false)];
     per_value("scan_lists", best(|| drop(black_box(device.scan_lists(&spec, [&lists[0], &lists[1]], n)))));
+}
+
+/// Look-ups of cubic pieces by keys: of 2^index segments, and with so many bits above them, which
+/// say what is beside: nothing, or a line.
+fn lookup_keys(device: &Cpu, index: u32, above: u32, slope: i64) {
+    let n = 4096;
+    let pieces = (0..4i64 << index).map(|i| i * 7919 % 1009).collect();
+    let beyond = (above > 0).then_some(Beyond { bits: 12 + index + above, constant: 0, slope });
+    let f = Lookup { cut: 1, low: 11, degree: 3, pieces, frac: 40, beyond };
+    let permutations = device.upload(stream(1).words(PERMUTATION_WORDS)).expect("host memory");
+    let (masks, masked) = (words::<u64>(device, 2, n), words::<u64>(device, 3, n));
+    let roots = [stream(4), stream(5)];
+    let deal = || device.deal_lookup(&f, &permutations, &masks, [&roots[0], &roots[1]]).expect("host memory");
+    let what = format!("2^{index} segments, {above} bits above, slope {slope}");
+    let each = |kernel: &str, seconds: f64| report(kernel, &what, seconds / n as f64 * 1e9, "ns/value");
+    each("deal_lookup", best(|| drop(black_box(deal()))));
+    let dealt = deal();
+    let key = LookupKey {
+        root: &roots[1],
+        first: Some(&dealt.first),
+        others: &dealt.others,
+        values: &dealt.values,
+        mask: &masks,
+    };
+    let open = || device.open_by_keys(&f, &permutations, &masked, &key, &masks).expect("host memory");
+    each("open_by_keys", best(|| drop(black_box(open()))));
 }
 
 fn opening(device: &Cpu) {
@@ -226,6 +252,11 @@ fn main() {
     list(&device, "digits 32", 16, 32, digits(&[(3, 7), (2, 5)]));
     list(&device, "digits 64", 0, 64, digits(&[(3, 7), (2, 21)]));
     list(&device, "wide digits 64", 0, 64, digits(&[(3, 21)]));
+    for (index, above, slope) in
+        [(6, 0, 0), (6, 4, 0), (6, 4, 1), (6, 44, 0), (6, 44, 1), (8, 0, 0), (8, 16, 0), (8, 44, 0)]
+    {
+        lookup_keys(&device, index, above, slope);
+    }
     opening(&device);
     elements(&device);
 }

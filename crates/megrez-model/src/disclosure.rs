@@ -357,6 +357,8 @@ fn narrow_comparisons(plan: &Plan) -> usize {
         Op::Relu(Relu { sign, .. }) => narrow(sign),
         // It never compares a whole word.
         Op::Winner(_) => true,
+        // How far beside its segments a key looks.
+        Op::Lookup(f) => f.beyond.is_some_and(|beyond| beyond.bits < plan.ring),
         _ => false,
     };
     let inner = |op: &Op| match op {

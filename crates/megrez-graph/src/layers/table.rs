@@ -53,10 +53,10 @@ const LOOKED_AT: usize = 1 << 20;
 /// nanoseconds.
 const SEGMENT_NS: u64 = 10;
 
-/// What goes down a tree take a worker for each level above the segments, in nanoseconds: alone,
-/// and where it is paid on its way.
-const LEVEL_NS: u64 = 20;
-const PAID_LEVEL_NS: u64 = 60;
+/// What the ways down a tree take a worker for each level above the segments, in nanoseconds:
+/// alone, and where it is paid on its way (`kernels_bench` of `megrez-kernels`).
+const LEVEL_NS: u64 = 10;
+const PAID_LEVEL_NS: u64 = 50;
 
 /// What comparisons of one value with two numbers, and the selection after them, take a worker, in
 /// nanoseconds, …
@@ -543,7 +543,7 @@ impl Table {
             None => (0.0, &FACTORS, 0),
             Some(Right::Constant(right)) => (right - left, &FACTORS, 0),
             // A line in x has whole words for slopes, of x as it is.
-            Some(Right::Argument) => (2f64.powi(bits(1, widest) as i32 - 1) * unit, &[1], frac),
+            Some(Right::Argument) => (2f64.powi(bits(1, widest).0 as i32 - 1) * unit, &[1], frac),
         };
         let (scale, over) = room(ring, samples.fold(largest.abs(), f64::max), wanted)?;
         let open = [bend.left.is_some(), bend.right.is_some()];
@@ -564,10 +564,10 @@ impl Table {
         };
         let own = lookup.bits();
         let spare = if slope == 0 { 1 << own } else { widest };
-        let (looked_at, bits) = (looked_at(times, spare), bits(times, spare));
+        let (looked_at, (bits, held)) = (looked_at(times, spare), bits(times, spare));
         let half = 1i128 << (ring - 1);
         let fits = [constant, slope].iter().all(|word| (-half..half).contains(word));
-        if !fits || looked_at.magnitude() > half || bits < own + 2 {
+        if !fits || !held || looked_at.magnitude() > half || bits < own + 2 {
             return None;
         }
         lookup.beyond = Some(Beyond { bits, constant: constant as i64, slope: slope as i64 });

@@ -77,10 +77,12 @@ impl Lowering<'_> {
     }
 
     /// How many low bits of a value a look-up looks at that takes the place of a comparison: those
-    /// which that is right for.
-    pub(crate) fn bits_looked_at(&self, x: &Secret, moved: i128) -> u32 {
-        let (sign, _) = self.sign_for(x, moved, 1);
-        sign.cut + sign.width(self.options.ring)
+    /// which that is right for. And whether they hold all of its range, or what data has shown of
+    /// it.
+    pub(crate) fn bits_looked_at(&self, x: &Secret, moved: i128) -> (u32, bool) {
+        let (sign, measured) = self.sign_for(x, moved, 1);
+        let bits = sign.cut + sign.width(self.options.ring);
+        (bits, measured || x.range.magnitude() < 1 << (bits - 1))
     }
 
     /// The bits [x ≥ border] of public borders, words at the scale of x, along a new first

@@ -14,7 +14,7 @@ use super::operand::{Operand, Secret};
 use super::plan::Lowering;
 use crate::layer::Layer;
 use crate::problem::Refusal;
-use megrez_plan::{Kind, Op, ValueId};
+use megrez_plan::{Kind, Op, ReluForm, ValueId};
 
 /// Bits of the ring that the result of such a product leaves: what reads it moves it.
 const FREE: u32 = 4;
@@ -22,6 +22,7 @@ const FREE: u32 = 4;
 /// Rounds of a step of two workers and a dealer, where nothing about its operands is public.
 fn rounds(op: &Op) -> u32 {
     match op {
+        Op::Relu(relu) if relu.form == ReluForm::Key => 1,
         Op::Mul
         | Op::MatMul
         | Op::Conv(_)

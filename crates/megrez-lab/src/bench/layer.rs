@@ -82,6 +82,8 @@ impl LayerOp {
             comparison: Comparison::Fixed(o.sign.clone()),
             relu: o.form,
             activations: o.activations,
+            delay_ns: o.run.net.delay_ns(),
+            mib_ns: o.run.net.transmit_ns(1 << 20),
             ..CompileOptions::default()
         };
         let mut plan = compile(&self.graph(o)?, &options)?.plan;
