@@ -343,7 +343,7 @@ mod tests {
         ];
         assert_eq!(header.encode(), expected);
         let welcome = Welcome { verdict: Verdict::Busy, silence_ms: 30_000 };
-        assert_eq!(welcome.encode()[..12], [b'M', b'G', b'R', b'Z', 15, 0, 3, 0, 0x30, 0x75, 0, 0]);
+        assert_eq!(welcome.encode()[..12], [b'M', b'G', b'R', b'Z', 16, 0, 3, 0, 0x30, 0x75, 0, 0]);
         assert_eq!(parse_welcome(&welcome.encode()).unwrap(), welcome);
     }
 
