@@ -368,7 +368,7 @@ impl Octaves {
         let own = tables.iter().map(|table| table.price(ring)).fold(Price::default(), price);
         // One table at every fourth octave, and a comparison with where they begin.
         let others = (last + 1 - first).div_ceil(WHOLE_POWERS) as usize;
-        let segments = Price { rounds: 1, worker_ns: 1280, offline_bits: 2000, online_bits: 128 };
+        let segments = Price { worker_ns: 1280, offline_bits: 2000, online_bits: 128, ..Price::default() };
         let compared = (0..others).map(|_| segments).fold(Price::of_thresholds(others, ring), price);
         if own.of(cx, x) >= compared.of(cx, x) {
             return Ok(None);

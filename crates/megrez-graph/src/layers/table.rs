@@ -58,6 +58,10 @@ const SEGMENT_NS: u64 = 10;
 const LEVEL_NS: u64 = 10;
 const PAID_LEVEL_NS: u64 = 50;
 
+/// What a table and the truncation of its result take the parties however few the values are, in
+/// nanoseconds, both phases together.
+const TABLE_NS: u64 = 200_000;
+
 /// What comparisons of one value with two numbers, and the selection after them, take a worker, in
 /// nanoseconds, …
 const COMPARED_NS: u64 = 200;
@@ -65,11 +69,12 @@ const COMPARED_NS: u64 = 200;
 /// … and in bits for each bit that is compared, offline and online.
 const COMPARED_BITS: [u32; 2] = [9, 13];
 
-/// What one way to compute a function costs: its rounds, and for each value a worker's time, and
-/// bits of both phases.
+/// What one way to compute a function costs: its rounds and tables, and for each value a worker's
+/// time, and bits of both phases.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Price {
     pub rounds: u64,
+    pub tables: u64,
     pub worker_ns: u64,
     pub offline_bits: usize,
     pub online_bits: usize,
@@ -80,6 +85,7 @@ impl Price {
     pub(super) fn with(self, other: Price) -> Price {
         Price {
             rounds: self.rounds.max(other.rounds),
+            tables: self.tables + other.tables,
             worker_ns: self.worker_ns + other.worker_ns,
             offline_bits: self.offline_bits + other.offline_bits,
             online_bits: self.online_bits + other.online_bits,
@@ -91,6 +97,7 @@ impl Price {
         let [offline, online] = COMPARED_BITS.map(|each| count * (each * bits) as usize / 2);
         Price {
             rounds: 2,
+            tables: 0,
             worker_ns: count as u64 * COMPARED_NS / 2,
             offline_bits: offline,
             online_bits: online,
@@ -104,7 +111,7 @@ impl Price {
         let offline_bits = if cx.deals_online() { self.offline_bits } else { self.offline_bits / 4 };
         let bits = (offline_bits + self.online_bits) as u64;
         let link = u128::from(cx.mib_ns()) * u128::from(bits * elements) >> 23;
-        self.rounds * cx.delay_ns() + elements * self.worker_ns + link as u64
+        self.rounds * cx.delay_ns() + self.tables * TABLE_NS + elements * self.worker_ns + link as u64
     }
 
     /// Of a key with what is beside its segments: the round of the look-up.
@@ -113,6 +120,7 @@ impl Price {
         let level = if f.beyond.is_some_and(|beyond| beyond.parts() > 0) { PAID_LEVEL_NS } else { LEVEL_NS };
         Price {
             rounds: 1,
+            tables: 1,
             worker_ns: 2 * f.segments() as u64 * SEGMENT_NS + above * level,
             offline_bits: f.dealt_bits(ring),
             online_bits: 2 * ring as usize,
@@ -123,6 +131,7 @@ impl Price {
     pub(super) fn of_segments(f: &Lookup, ring: u32) -> Price {
         Price {
             rounds: 1,
+            tables: 1,
             worker_ns: f.segments() as u64 * SEGMENT_NS,
             offline_bits: Lookup { beyond: None, ..f.clone() }.dealt_bits(ring),
             online_bits: 2 * ring as usize,
