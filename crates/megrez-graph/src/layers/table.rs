@@ -110,7 +110,7 @@ impl Price {
         let elements = cx.shape(x).elements() as u64;
         let offline_bits = if cx.deals_online() { self.offline_bits } else { self.offline_bits / 4 };
         let bits = (offline_bits + self.online_bits) as u64;
-        let link = u128::from(cx.mib_ns()) * u128::from(bits * elements) >> 23;
+        let link = (u128::from(cx.mib_ns()) * u128::from(bits * elements)) >> 23;
         self.rounds * cx.delay_ns() + self.tables * TABLE_NS + elements * self.worker_ns + link as u64
     }
 
@@ -406,7 +406,7 @@ impl Fit {
                 // The argument is read as finely as without a factor.
                 let words = Words { times, cut: words.cut + times.ilog2(), ..words };
                 let span = span * i128::from(times);
-                if degree == 0 && times > 1 || times > 1 && span >> (words.ring - 2) > 0 {
+                if times > 1 && (degree == 0 || span >> (words.ring - 2) > 0) {
                     continue;
                 }
                 // With the carry of the cut, and the last segment free.

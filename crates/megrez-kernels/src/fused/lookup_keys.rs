@@ -185,11 +185,11 @@ pub trait LookupKeys: Memory {
             }
             for (q, &s) in leaves.iter().enumerate() {
                 let t = W::from_u64(s as u64 & 1);
-                for i in 0..f.coefficients() {
+                for (i, choose) in CHOOSE.iter().enumerate().take(f.coefficients()) {
                     let c = turns.of(i, high)[q];
-                    for k in 0..=i {
+                    for (k, &choose) in choose[..=i].iter().enumerate() {
                         let paid = pi.converted::<W>(s, k).add(t.mul(values[k * n + e]));
-                        let weight = W::from_u64(CHOOSE[i][k]).mul(power(low, i - k));
+                        let weight = W::from_u64(choose).mul(power(low, i - k));
                         sum = sum.add(c.mul(weight).mul(paid));
                     }
                 }

@@ -340,12 +340,12 @@ at_every_level! {
         let width = turns.pieces.len() / turns.places;
         let leaves = paid.len() / width;
         let mut sum = W::ZERO;
-        for i in 0..width {
+        for (i, choose) in CHOOSE.iter().enumerate().take(width) {
             let c = turns.of(i, high);
-            for k in 0..=i {
+            for (k, &choose) in choose[..=i].iter().enumerate() {
                 let products = c.iter().zip(&paid[k * leaves..][..leaves]);
                 let product = products.fold(W::ZERO, |sum, (c, paid)| sum.add(c.mul(*paid)));
-                sum = sum.add(product.mul(W::from_u64(CHOOSE[i][k])).mul(power(low, i - k)));
+                sum = sum.add(product.mul(W::from_u64(choose)).mul(power(low, i - k)));
             }
         }
         sum
