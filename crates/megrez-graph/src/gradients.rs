@@ -155,6 +155,13 @@ impl Gradients<'_> {
 /// be put together.
 const MOST_READ: usize = 64;
 
+/// Of a layer whose first input is its result: that has the gradient of the output, others none.
+pub(crate) fn through_first(of_output: Id, wanted: &[bool]) -> Vec<Option<Id>> {
+    let mut of_inputs = vec![None; wanted.len()];
+    of_inputs[0] = Some(of_output);
+    of_inputs
+}
+
 pub(crate) fn list(name: &str, values: Vec<i64>) -> Attributes {
     let mut attributes = Attributes::none();
     attributes.0.insert(name.into(), Attribute::Ints(values));

@@ -184,6 +184,46 @@ fn one_key_serves_all_numbers() {
     assert!(got.iter().zip(&want.data).all(|(g, &w)| (g - f64::from(w)).abs() < 1.0 / 4096.0));
 }
 
+/// Where data says how large values are, a key looks at as many bits as a comparison would, however
+/// large the proof is.
+#[test]
+fn keys_look_at_what_data_has_shown() {
+    use megrez_graph::{Comparison, Interval, ListStyle, calibrate};
+    let n = 2048;
+    let x = noise([8, n], 4);
+    let g = graph(&[8, n], |g, x| {
+        let w = g.constant("w", noise([n, 4], 5));
+        let y = g.add("fc", "MatMul", &[x, w], none()).unwrap();
+        g.add("gelu", "Gelu", &[y], none()).unwrap()
+    });
+    let measured = calibrate::calibrate(&g, [vec![x.clone()]], 2.0).unwrap();
+    let list = ListStyle::Digits(megrez_plan::Fewest::Total);
+    for input_range in [1.0, 4096.0] {
+        let options = CompileOptions {
+            policy: RangePolicy::Calibrated,
+            comparison: Comparison::Fitted { list, bits: None, calibration: Some(measured.clone()) },
+            measured: Some(measured.clone()),
+            input_range: Interval::abs(input_range),
+            activations: Activations::Tables,
+            delay_ns: 1 << 50,
+            ..CompileOptions::default()
+        };
+        let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{p}"));
+        let beyond = compiled.plan.steps.iter().find_map(|s| match &s.op {
+            megrez_plan::Op::Lookup(f) => f.beyond,
+            _ => None,
+        });
+        // 16 fraction bits of the input, as many of the weights, and a few for what was seen.
+        assert!(beyond.is_some_and(|beyond| beyond.bits < 48), "{input_range}: {beyond:?}");
+        let values = interpret(&compiled, std::slice::from_ref(&x));
+        let last = compiled.layers.last().unwrap();
+        let got = decode(values[last.value.0 as usize].as_ref().unwrap(), last.frac);
+        let want = megrez_graph::plain::run(&g, std::slice::from_ref(&x)).unwrap().remove(0);
+        let off = got.iter().zip(&want.data).map(|(g, &w)| (g - f64::from(w)).abs()).fold(0.0, f64::max);
+        assert!(off < 0.01, "{input_range}: {off:.1e}");
+    }
+}
+
 /// Activations that are made of several functions are one look-up where tables are.
 #[test]
 fn curves_are_whole_where_tables_are() {

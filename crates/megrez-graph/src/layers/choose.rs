@@ -4,7 +4,7 @@
 use super::call::Call;
 use super::known::known;
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::gradients::{Gradients, NO_BACKWARD};
+use crate::gradients::{Gradients, NO_BACKWARD, through_first};
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -86,9 +86,7 @@ impl Layer for ByCondition {
             return refuse(NO_BACKWARD, "train only layers that come after it");
         }
         // Through the fixed-point form, which the others are in.
-        let mut of_inputs = vec![None; wanted.len()];
-        of_inputs[0] = Some(of_output);
-        Ok(of_inputs)
+        Ok(through_first(of_output, wanted))
     }
 }
 

@@ -5,7 +5,7 @@
 use super::call::Call;
 use super::table::{Smooth, readable};
 use crate::float::lowering::{FloatLowering, FloatOperand};
-use crate::gradients::Gradients;
+use crate::gradients::{Gradients, through_first};
 use crate::graph::Id;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -114,9 +114,7 @@ impl Layer for Curve {
         of_output: Id,
         wanted: &[bool],
     ) -> Result<Vec<Option<Id>>, Refusal> {
-        let mut of_inputs = vec![None; wanted.len()];
-        of_inputs[0] = Some(of_output);
-        Ok(of_inputs)
+        Ok(through_first(of_output, wanted))
     }
 
     fn scale(&self) -> Scale {

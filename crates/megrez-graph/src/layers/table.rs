@@ -567,12 +567,16 @@ impl Table {
             Some(Right::Constant(right)) => (word(right - left, scale, false), 0, right - left),
             Some(Right::Argument) if scale < least => return None,
             Some(Right::Argument) => {
+                // What is beyond the bits that are looked at is wrong, as a comparison of them is.
+                let high = high.min(1 << (bits(1, widest).0 - 1));
                 let right = high as f64 * unit + start - left;
                 (word(start - left, scale, false), 1i128 << (scale - frac), right)
             }
         };
         let own = lookup.bits();
         let spare = if slope == 0 { 1 << own } else { widest };
+        // Of the value itself.
+        let compared = Some((looked_at(1, spare), moved.into()));
         let (looked_at, (bits, held)) = (looked_at(times, spare), bits(times, spare));
         let half = 1i128 << (ring - 1);
         let fits = [constant, slope].iter().all(|word| (-half..half).contains(word));
@@ -584,7 +588,6 @@ impl Table {
         let range = Range::uniform(word(least, scale, false), word(most, scale, true));
         let over = if scale == to { 0 } else { over };
         lookup.frac -= over;
-        let compared = Some((looked_at, i128::from(times) * i128::from(moved)));
         Some(Table { lookup, times, moved, range, frac: to, over, compared })
     }
 
@@ -624,14 +627,14 @@ impl Table {
     /// What the table says.
     fn found(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         cx.not_by_weights()?;
+        if let Some((range, moved)) = self.compared.clone() {
+            cx.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
+        }
         let times = i64::from(self.times);
         let x = cx.combine(&format!("{name}-argument"), &[(times, x)], times * self.moved)?;
         // A table reads words, whatever they stand for.
         let frac = cx.frac_of(&x).max(self.lookup.cut);
         let x = cx.rescale(&format!("{name}-words"), &x, frac)?;
-        if let Some((range, moved)) = self.compared.clone() {
-            cx.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
-        }
         cx.look_up(name, &x, self.lookup.clone(), self.range.clone())
     }
 

@@ -2,7 +2,7 @@
 
 use super::rewrite::Rewrite;
 use super::tidy::remove_dead;
-use crate::graph::{Graph, Node};
+use crate::graph::Graph;
 use crate::layers::CURVE;
 use crate::problem::Problem;
 
@@ -16,8 +16,7 @@ pub fn whole_curves(graph: &Graph) -> Result<Graph, Problem> {
         match (node.op.as_str(), &node.inputs[..]) {
             (CURVE, &[_, Some(x)]) => {
                 let x = rewrite.place(x);
-                let attributes = node.attributes.clone();
-                let y = rewrite.add(&Node { ..node.clone() }, &[Some(x)], attributes)?;
+                let y = rewrite.add(node, &[Some(x)], node.attributes.clone())?;
                 rewrite.put(node.output, y);
             }
             _ => rewrite.copy(node)?,
