@@ -12,6 +12,7 @@ use megrez::{Error, ErrorKind, Parties, Program, Result, StoredModel, models, pr
 use megrez_graph::Tensor;
 use megrez_net::Limits;
 use serde_json::json;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -86,7 +87,8 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
     let optimiser =
         Optimiser::with_momentum(rate, 0.5).map_err(|what| Error::of(ErrorKind::Internal, what))?;
     let (loss, trained) = (Loss::CrossEntropy, Trained::All);
-    let learning = Learning { loss, trained, optimiser, halve_every: None, privacy: None };
+    let learning =
+        Learning { loss, trained, optimiser, halve_every: None, privacy: None, shards: NonZeroU32::MIN };
     let (graph, runnable) = (build(BATCH)?, [build(TEST)?]);
     let rehearsal = room(&learning.step(&graph)?, options.input_range, 64.0)?;
     let wanted = Wanted {

@@ -55,9 +55,15 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
         "{} epochs of {} steps on batches of {}, from the weights `{}`",
         job.epochs(),
         work.steps(job),
-        work.batch,
+        work.all_batch(),
         job.start
     ));
+    if work.shards > 1 {
+        lines.push(format!(
+            "the rows of a step come in {} shards of {}, with which the parties' replicas deal at the same time",
+            work.shards, work.batch
+        ));
+    }
     for opening in &job.opened {
         let elements = work.state(&opening.state).map_or(0, |value| value.shape.elements());
         let when = if opening.every_epoch { "after every epoch" } else { "at the end" };
@@ -97,7 +103,11 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
             _ => format!(" of epochs {epoch} to {}", epoch + epochs - 1),
         };
         epoch += epochs;
-        lines.push(format!("a step{when} is the plan {}", Subject::plan(step, false)));
+        let after = match &job.shards {
+            Some(shards) => format!(", after {} for each shard", Subject::plan(&shards.plan, false)),
+            None => String::new(),
+        };
+        lines.push(format!("a step{when} is the plan {}{after}", Subject::plan(step, false)));
     }
     if !job.about.is_empty() {
         lines.push(format!("of which `{}` says: {}", job.client, job.about.escape_debug()));

@@ -66,6 +66,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let log_config = LogConfig { level: args.log.unwrap_or(config.log.level), format };
     let began = config.clone();
     let policy = Policy {
+        replicas: config.other_replicas(&cluster),
         weights: config.weights(),
         settings: config.settings(),
         data: config.data,

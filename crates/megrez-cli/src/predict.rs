@@ -9,6 +9,7 @@ use megrez::train::{Job, propose_predictions};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
 use megrez_lab::bench::any_model;
 use serde_json::json;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -102,7 +103,14 @@ fn made(args: &Predict, cluster: &mut Cluster) -> Result<Job> {
     // How weights moved makes no difference any more.
     let rate: Rate = "2^-4".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
     let optimiser = Optimiser::sgd(rate);
-    let learning = Learning { loss: args.loss, trained, optimiser, halve_every: None, privacy: None };
+    let learning = Learning {
+        loss: args.loss,
+        trained,
+        optimiser,
+        halve_every: None,
+        privacy: None,
+        shards: NonZeroU32::MIN,
+    };
     let rehearsal = room(&learning.step(&graph)?, options.input_range, args.room)?;
     let about = format!("predictions of `{stored}`, which is {model}");
     let asked = Asked { model: stored, graph: &graph, learning: &learning, rows, about: &about };

@@ -69,8 +69,13 @@ fn store_own(args: &Train, cluster: &mut Cluster) -> Result<String> {
 
 fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Proposal> {
     let options = args.common.request.options()?;
-    let graph = any_model(args.model()?, args.learning.batch, args.seed)?;
-    let learning: Learning = args.how()?;
+    let learning = Learning { shards: args.job.shards, ..args.how()? };
+    let (batch, shards) = (args.learning.batch, learning.shards.get() as usize);
+    if batch % shards != 0 {
+        let what = format!("a step of {batch} rows is not {shards} shards of one size: --batch, --shards");
+        return Err(Error::of(ErrorKind::Invalid, what));
+    }
+    let graph = any_model(args.model()?, batch / shards, args.seed)?;
     let step = learning.step(&graph)?;
     let sample = match (&args.inputs, &args.labels) {
         (Some(_), Some(_)) => Some(rows(args, &graph)?),

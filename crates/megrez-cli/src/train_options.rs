@@ -168,6 +168,7 @@ impl Train {
             trained: self.trained(),
             optimiser: self.learning.optimiser()?,
             halve_every: self.halve_every,
+            shards: NonZeroU32::MIN,
         })
     }
 
@@ -258,6 +259,10 @@ pub(crate) struct AsJob {
     /// Who learns the loss of each epoch: a client, or `nobody` [default: this client].
     #[arg(long, value_name = "CLIENT")]
     pub(crate) losses_to: Option<String>,
+    /// The rows of a step come in so many shards of one size: each replica of the parties deals with
+    /// some at the same time, and their gradients are added up. Without replicas, with less memory.
+    #[arg(long, default_value = "1", value_name = "COUNT", requires = "cluster")]
+    pub(crate) shards: NonZeroU32,
     /// Write the job here, for the owners of the rows to approve, and do not begin it.
     #[arg(long, value_name = "FILE")]
     pub(crate) propose: Option<PathBuf>,
@@ -272,6 +277,6 @@ pub(crate) struct AsJob {
 impl AsJob {
     /// Whether the parties are to train by themselves.
     pub(crate) fn wanted(&self) -> bool {
-        !self.data.is_empty() || self.keep.is_some() || self.job.is_some()
+        !self.data.is_empty() || self.keep.is_some() || self.job.is_some() || self.shards.get() > 1
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::common::{Deployment, HANG, example, run_small, signal};
 use crate::deployment::images;
+use crate::jobs::{TRAIN, part, store};
 use megrez::{Cluster, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -142,4 +143,58 @@ fn a_party_with_replicas_shares_its_models_or_does_not_start() {
     crate::common::cli("party --config {}", &[&file]).refused(&["no replica 2"]);
     let (_, mut cluster) = goes(&deployment, "alice").unwrap();
     assert!(matches!(cluster.remove("nothing").map_err(|e| e.kind()), Err(ErrorKind::NotPermitted)));
+}
+
+/// How often clients and this party's replicas have asked a party for something.
+fn asked(deployment: &Deployment, party: usize, what: &str) -> usize {
+    let path = deployment.folder.path(&format!("data{party}/audit.jsonl"));
+    let lines = std::fs::read_to_string(path).unwrap();
+    let began = |line: &&str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["event"] == "began" && line["request"] == what
+    };
+    lines.lines().filter(began).count()
+}
+
+/// A step's rows in shards: two triples deal with them at the same time, one alone does the same, and
+/// both learn what a step on all rows at once learns.
+#[test]
+fn replicas_deal_with_the_shards_of_a_step() {
+    let deployment = Deployment::start_replicas(2, "allow_shaping = true", &|_| {});
+    store(&deployment, "alice", "digits", &part(&deployment, "a", 0, 180), "");
+    // A step has all rows: in whichever order they come, its gradients are the same.
+    let train = TRAIN.replace("--batch 30 --rate 2^-5", "--batch 180 --rate 2^-2 --momentum 0.5");
+    let losses = |more: &str| -> Vec<f64> {
+        let report =
+            deployment.cli("alice", &format!("{train} --data digits {more}"), &[]).json("megrez.train-job/1");
+        assert_eq!(report["state"], "done", "{report}");
+        report["losses"].as_array().unwrap().iter().map(|loss| loss.as_f64().unwrap()).collect()
+    };
+    let close = |a: &[f64], b: &[f64]| {
+        assert_eq!((a.len(), b.len()), (6, 6));
+        assert!(a[5] < 0.95 * a[0], "{a:?}");
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 5e-3), "{a:?} {b:?}");
+    };
+    let whole = losses("--keep whole --run-batch 30");
+    close(&losses("--shards 2 --keep halves --run-batch 30"), &whole);
+    assert!((3..6).all(|party| asked(&deployment, party, "assist") == 1));
+    assert!((0..3).all(|party| asked(&deployment, party, "assist") == 0));
+    // Material ahead of values, where links are slow; more shards than machines; a party of the other
+    // triple is gone.
+    let slow = "--net 5ms,1gbps";
+    close(&losses(&format!("--shards 2 {slow}")), &whole);
+    close(&losses("--shards 3"), &whole);
+    assert!((3..6).all(|party| asked(&deployment, party, "assist") == 3));
+    signal("-KILL", deployment.process_id(4));
+    let line = format!("{TRAIN} --data digits --momentum 0.5 --shards 2");
+    let alone = deployment.cli("alice", &line, &[]).json("megrez.train-job/1");
+    let alone: Vec<f64> =
+        alone["losses"].as_array().unwrap().iter().map(|loss| loss.as_f64().unwrap()).collect();
+    close(&alone, &whole);
+    deployment
+        .cli("alice", &format!("{TRAIN} --data digits --shards 4"), &[])
+        .refused(&["7 shards of one size"]);
+    deployment
+        .cli("alice", "train --model net-a --data digits --shards 2 --epsilon 4", &[])
+        .refused(&["not bounded where rows come in shards"]);
 }

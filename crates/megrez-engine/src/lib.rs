@@ -28,5 +28,5 @@ pub use report::{PartyReport, PhaseReport, StepReport, peak_rss_mib};
 pub use serve::{
     Options, Turn, agree, agree_or, all_say, common_name, derive, run_again, serve, serve_from, told_by_first,
 };
-pub use streamed::{AHEAD_BYTES, Made};
+pub use streamed::{AHEAD_BYTES, Made, may_stream};
 pub use walk::{Prepared, Values, offline, online};

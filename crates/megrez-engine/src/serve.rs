@@ -234,7 +234,7 @@ impl<'a, S: Suite> Turn<'a, S> {
 
 /// A run of a plan on which the parties have agreed, as [`serve`] does each of its runs; and what
 /// has been made meanwhile of the one that comes next, if it is said which: a plan, its number, and
-/// the inputs of it that neither this run keeps nor were stored before.
+/// the masks of those of its inputs that neither this run keeps nor were stored before.
 ///
 /// # Errors
 /// Those of [`serve`].
@@ -244,7 +244,7 @@ pub fn run_again<S: Suite>(
     party: &mut Party<S::Device>,
     stored: &mut Stored<S>,
     clients: &mut dyn Clients,
-    next: Option<(&Plan, u32, &Stored<S>)>,
+    next: Option<(&Plan, u32, &dyn Fn(&Input) -> Option<S::Masks>)>,
 ) -> Result<(PartyReport, Option<Made<S>>), Error> {
     party.meter().reset();
     let Turn { plan, run, made } = turn;
@@ -255,9 +255,8 @@ pub fn run_again<S: Suite>(
             Made::now(suite, plan, party, run, &masks)?
         }
     };
-    let next = next.and_then(|(next, number, fresh)| {
-        let given = |input: &Input| fresh.get(&input.name).map(|(masks, _)| masks.clone());
-        Next::after(suite, party, (next, number), (plan, &made.prepared), stored, &given)
+    let next = next.and_then(|(next, number, given)| {
+        Next::after(suite, party, (next, number), (plan, &made.prepared), stored, given)
     });
     beside(suite, party, next, |party| {
         one_run(suite, plan, party, stored, &mut HashMap::new(), made, clients, Options::default(), run)

@@ -10,7 +10,7 @@ use crate::report::Measured;
 use crate::walk::{Prepared, offline, step_cost};
 use megrez_kernels::{Memory, Usage};
 use megrez_net::ClockKind;
-use megrez_plan::{Input, KEPT, Plan};
+use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::{Sharing, Suite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::HashMap;
@@ -35,7 +35,10 @@ impl<S: Suite> Made<S> {
     }
 
     /// The offline phase of run `run`; `given` are the masks of inputs that are there.
-    pub(crate) fn now(
+    ///
+    /// # Errors
+    /// If a party fails.
+    pub fn now(
         suite: &S,
         plan: &Plan,
         party: &mut Party<S::Device>,
@@ -49,6 +52,24 @@ impl<S: Suite> Made<S> {
         measured.close(Phase::Offline, start, party);
         Ok(Made { prepared, measured, before })
     }
+
+    /// The masks of what the run will keep, by name; none of those that only the run itself draws.
+    pub fn masks(&self, plan: &Plan) -> Vec<(String, S::Masks)> {
+        let kept = plan.outputs.iter().filter(|output| output.recipient == KEPT);
+        let of = |output: &Output| {
+            Some((output.name.clone(), self.prepared.masks[output.value.0 as usize].clone()?))
+        };
+        kept.filter_map(of).collect()
+    }
+}
+
+/// Whether a run's material is worth making beside another run: there is some, not too much to hold
+/// twice, and parties wait for their links meanwhile. All parties of a session say the same.
+pub fn may_stream<S: Suite>(suite: &S, party: &Party<S::Device>, plan: &Plan) -> bool {
+    // Lanes that reckon time on one link would have to take turns; and parties of one machine would
+    // take processors from each other while none of them waits.
+    let waits = party.network().clock() == ClockKind::Real && party.network().far();
+    waits && (1..=AHEAD_BYTES).contains(&material_bytes(suite, plan))
 }
 
 /// A run whose offline phase goes on beside the run before it.
@@ -71,10 +92,7 @@ impl<'a, S: Suite> Next<'a, S> {
         stored: &Stored<S>,
         given: &dyn Fn(&Input) -> Option<S::Masks>,
     ) -> Option<Self> {
-        // Lanes that reckon time on one link would have to take turns; and parties of one machine
-        // would take processors from each other while none of them waits.
-        let waits = party.network().clock() == ClockKind::Real && party.network().far();
-        if !waits || !(1..=AHEAD_BYTES).contains(&material_bytes(suite, plan)) {
+        if !may_stream(suite, party, plan) {
             return None;
         }
         let mut masks = HashMap::new();

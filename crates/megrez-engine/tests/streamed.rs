@@ -81,9 +81,14 @@ fn outcome<S: Suite<Word = u32, Device = Cpu>>(
             return serve(suite, &plan, party, &mut stored, None, ends, options);
         }
         serve(suite, &first, party, &mut stored, None, ends, Options::default())?;
-        let (mut made, mut reports, none) = (None, vec![], Stored::<S>::new());
+        let (mut made, mut reports) = (None, vec![]);
+        let none = |_: &Input| None;
         for run in 1..=RUNS {
-            let next = (streamed && run < RUNS).then_some((&plan, run + 1, &none));
+            let next = (streamed && run < RUNS).then_some((
+                &plan,
+                run + 1,
+                &none as &dyn Fn(&Input) -> Option<S::Masks>,
+            ));
             let (report, next) =
                 run_again(suite, Turn { plan: &plan, run, made }, party, &mut stored, ends, next)?;
             reports.push(report);

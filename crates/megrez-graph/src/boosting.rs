@@ -273,7 +273,7 @@ impl Boosting {
             Objective::Logistic => Loss::CrossEntropy,
             Objective::Squares => Loss::MeanSquares,
         };
-        Step { graph: t.0, state, batch: rows, loss, privacy: None }.adding_up_losses()
+        Step { graph: t.0, state, batch: rows, shards: 1, loss, privacy: None }.adding_up_losses()
     }
 
     /// The newest tree behind those before it; the oldest goes.

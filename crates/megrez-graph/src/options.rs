@@ -4,7 +4,7 @@ use crate::calibration::Calibration;
 use crate::publisher::Publisher;
 use crate::range::{Interval, RangePolicy};
 use megrez_plan::{Fewest, ReluForm, SignBit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How to lower a graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,10 @@ pub struct CompileOptions {
     /// Outputs by name that stay with the parties in shares, and the name that they are kept under;
     /// an input of that name is what an earlier run kept.
     pub kept: BTreeMap<String, String>,
+    /// Outputs among those that are kept with all the fraction bits that they have.
+    pub unrounded: BTreeSet<String>,
+    /// How many fraction bits kept inputs have, where these are not f.
+    pub kept_frac: BTreeMap<String, u32>,
     /// What to do where a range cannot be proven.
     pub policy: RangePolicy,
     /// What was measured on data, for [`RangePolicy::Calibrated`].
@@ -208,6 +212,8 @@ impl Default for CompileOptions {
             input_ranges: BTreeMap::new(),
             declared: None,
             kept: BTreeMap::new(),
+            unrounded: BTreeSet::new(),
+            kept_frac: BTreeMap::new(),
             policy: RangePolicy::Prove,
             measured: None,
             guard: false,

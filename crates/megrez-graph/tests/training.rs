@@ -1,13 +1,16 @@
 //! A whole step of training against references that share no code with it, and its plan.
 
 use crate::common::{check, noise};
-use megrez_graph::differentiate::{BACKWARD, Loss, Optimiser, Rate, Step, Trained, differentiate};
+use megrez_graph::differentiate::{
+    BACKWARD, Loss, Optimiser, Rate, Step, Trained, differentiate, differentiate_in_shards,
+};
 use megrez_graph::{
     Attributes, CompileOptions, Constant, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models,
     plain,
 };
 use megrez_plan::{KEPT, Op};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 fn rate(text: &str) -> Rate {
     text.parse().unwrap()
@@ -432,4 +435,70 @@ fn adaptive_steps_are_their_formulas() {
         }
     }
     assert!(Optimiser::named("adagrad", rate("1"), None, None).is_err());
+}
+
+/// A shard is dealt with without its rows' neighbours, the update without any row, and both together
+/// are the step of all rows at once.
+#[test]
+fn a_step_in_shards_is_the_step_of_all_its_rows() {
+    let (each, shards) = (2, 3);
+    let decay = Some(rate("2^-6"));
+    let optimisers = [
+        Optimiser::sgd(rate("2^-3")),
+        Optimiser::named("sgd", rate("3*2^-4"), Some(0.5), decay).unwrap(),
+        Optimiser::named("amsgrad", rate("2^-6"), None, None).unwrap(),
+    ];
+    for (optimiser, loss) in
+        optimisers.into_iter().zip([Loss::CrossEntropy, Loss::MeanSquares, Loss::CrossEntropy])
+    {
+        let all = each * shards;
+        let whole = differentiate(&small(all), loss, &Trained::All, optimiser).unwrap();
+        let whole = whole.adding_up_losses().unwrap();
+        let count = NonZeroU32::new(shards as u32).unwrap();
+        let step = differentiate_in_shards(&small(each), loss, &Trained::All, optimiser, count).unwrap();
+        let step = step.adding_up_losses().unwrap();
+        assert_eq!((&step.state, step.batch), (&whole.state, each));
+        let [shard, update] = step.parts().unwrap().unwrap();
+        assert!(whole.parts().unwrap().is_none());
+        let (x, y) = (noise(vec![all, 2, 8, 8], 31), labels(all, 5));
+        let rows = |tensor: &Tensor, of: usize| {
+            let width = tensor.data.len() / all;
+            let data = tensor.data[of * each * width..][..each * width].to_vec();
+            Tensor::new([&[each], &tensor.shape.dims()[1..]].concat(), data)
+        };
+        // Something that lasts, of every kind.
+        let lasts = |name: &str, start: &Tensor| {
+            let mut tensor = noise(start.shape.dims().to_vec(), name.len() as u64);
+            let square = name.starts_with("u.") || name.starts_with("h.");
+            tensor.data.iter_mut().for_each(|v| *v = if square { v.abs() + 0.1 } else { *v });
+            tensor
+        };
+        let mut values: BTreeMap<String, Tensor> =
+            step.state.iter().map(|state| (state.name.clone(), lasts(&state.name, &state.start))).collect();
+        let run = |graph: &Graph, values: &BTreeMap<String, Tensor>| -> BTreeMap<String, Tensor> {
+            let inputs: Vec<Tensor> =
+                graph.inputs.iter().map(|id| values[&graph.value(*id).name].clone()).collect();
+            let outputs = plain::run(graph, &inputs).unwrap();
+            graph.outputs.iter().map(|output| output.name.clone()).zip(outputs).collect()
+        };
+        let mut of_all = values.clone();
+        of_all.extend([("x".into(), x.clone()), (Step::LABELS.into(), y.clone())]);
+        let expected = run(&whole.graph, &of_all);
+        for of in 0..shards {
+            let mut inputs = values.clone();
+            inputs.extend([("x".into(), rows(&x, of)), (Step::LABELS.into(), rows(&y, of))]);
+            let gathered = run(&shard, &inputs);
+            assert!(gathered.keys().all(|name| name.starts_with(Step::GATHERED)));
+            values.extend(gathered.into_iter().map(|(name, tensor)| (format!("{of}/{name}"), tensor)));
+        }
+        let read: Vec<&str> = update.inputs.iter().map(|id| update.value(*id).name.as_str()).collect();
+        assert!(!read.contains(&"x") && !read.contains(&Step::LABELS), "{read:?}");
+        let found = run(&update, &values);
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (name, tensor) in &found {
+            let off =
+                tensor.data.iter().zip(&expected[name].data).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 2e-5, "{name}: {off:.1e}");
+        }
+    }
 }

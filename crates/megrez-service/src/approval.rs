@@ -152,7 +152,7 @@ impl Rules {
             broken.push(format!("it has {rows} rows, and at least {} are asked for", self.least_rows));
         }
         // A job that makes no sense is refused for that.
-        let batch = job.check().map_or(0, |work| work.batch) as u64;
+        let batch = job.check().map_or(0, |work| work.all_batch()) as u64;
         if batch < self.least_batch {
             broken.push(format!(
                 "its batches have {batch} rows, and at least {} are asked for",
@@ -255,6 +255,7 @@ mod tests {
             data: vec![RowSet { name: "clinic-b".into(), rows: 100, beside: vec![] }],
             start: "start".into(),
             stages: vec![Stage { step: vec![], epochs: 3 }],
+            shards: None,
             rows: vec!["x".into()],
             opened: vec![
                 Opening { state: "loss".into(), recipient: "alice".into(), every_epoch: true },

@@ -302,6 +302,20 @@ impl PartyConfig {
     }
 }
 
+impl PartyConfig {
+    /// Where the other replicas of this party listen.
+    #[must_use]
+    pub fn other_replicas(&self, cluster: &ClusterConfig) -> Vec<String> {
+        let triples = cluster.triples().into_iter().enumerate();
+        let others = triples.filter(|(replica, _)| *replica != self.replica);
+        others
+            .filter_map(|(_, mut parties)| {
+                (self.party < parties.len()).then(|| parties.swap_remove(self.party))
+            })
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -134,6 +134,7 @@ pub fn serve_embedded() -> Result<()> {
     let endpoint = Arc::new(endpoint);
     // Whoever started this party owns the machine: it may be asked for anything.
     let policy = Policy {
+        replicas: vec![],
         models: Models::of(&start.task.data),
         // Its parent, the same user, has put them there.
         weights: public_weights(None, &start.task.data),

@@ -15,19 +15,22 @@ use crate::plans::ModelPlan;
 use crate::{Error, ErrorKind, Result};
 use megrez_plan::{KEPT, Plan, Value};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A job's name: what its hash begins with, so nobody else can have a job of that name.
 pub type JobId = [u8; 16];
 
 /// What a job's file begins with.
-const FILE: &[u8] = b"megrez-job-003\n";
+const FILE: &[u8] = b"megrez-job-004\n";
 
 /// Most epochs of a job.
 pub const MAX_EPOCHS: u32 = 10_000;
 
 /// Most plans of a job: one for each rate of its schedule.
 pub const MAX_STAGES: usize = 64;
+
+/// Most shards of a step.
+pub const MAX_SHARDS: u32 = 64;
 
 /// Most values that are opened after every epoch.
 const MAX_METRICS: usize = 16;
@@ -103,10 +106,22 @@ pub struct Keep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// The plan of a step, in bytes: all inputs and outputs are kept. Besides rows it reads and
-    /// writes what lasts from step to step.
+    /// writes what lasts from step to step. In place of rows it may read what the plan of a shard
+    /// gives of each of them: a number from 0, a slash, and the name.
     pub step: Vec<u8>,
     /// How often every row is learnt from by it.
     pub epochs: u32,
+}
+
+/// The rows of a step in several shards of one size, whose gradients are added up. Which machines of
+/// a party deal with which of them is no part of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shards {
+    /// How many there are: at least two.
+    pub count: u32,
+    /// The plan of one of them, in bytes: it reads rows and what lasts, and all that it gives is for
+    /// the step.
+    pub plan: Vec<u8>,
 }
 
 /// Everything about a training that matters to those whose data it uses.
@@ -125,6 +140,8 @@ pub struct Job {
     /// What a step is, epoch after epoch: as many plans as its schedule has rates. All read and
     /// write the same.
     pub stages: Vec<Stage>,
+    /// How the rows of a step come in shards; `None` where they are one batch.
+    pub shards: Option<Shards>,
     /// The names of the inputs that are rows, and of what is stored: one name for both.
     pub rows: Vec<String>,
     /// What is opened.
@@ -226,10 +243,13 @@ impl Job {
         if names.is_empty() || names.len() < self.sets().count() || self.rows.is_empty() {
             return refuse("names at least one set of rows, none of them twice".into());
         }
+        if self.shards.as_ref().is_some_and(|shards| !(2..=MAX_SHARDS).contains(&shards.count)) {
+            return refuse(format!("has from 2 to {MAX_SHARDS} shards in a step, or none"));
+        }
         let mut works = self.stages.iter().map(|stage| self.work(&stage.step));
         let mut work = works.next().unwrap_or_else(|| refuse("has no step".into()))?;
         for other in works {
-            let Work { batch, rows, state, steps } = other?;
+            let Work { batch, rows, state, steps, .. } = other?;
             if (batch, &rows, &state) != (work.batch, &work.rows, &work.state)
                 || steps.iter().any(|step| step.ring != work.ring())
             {
@@ -240,31 +260,74 @@ impl Job {
         Ok(work)
     }
 
+    /// A plan of which everything is kept.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn plan(bytes: &[u8]) -> Result<Plan> {
+        let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
+        let plan = Plan::from_bytes(bytes).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        if plan.public_matrices().next().is_some() {
+            return refuse("multiplies by public weights, which are not trained beside".into());
+        }
+        if let Some(input) = plan.inputs.iter().find(|input| input.owner != KEPT) {
+            return refuse(format!("asks `{}` for the input `{}`: all are kept", input.owner, input.name));
+        }
+        if let Some(output) = plan.outputs.iter().find(|output| output.recipient != KEPT) {
+            return refuse(format!("gives `{}` to `{}` in every step", output.name, output.recipient));
+        }
+        let mut seen = BTreeSet::new();
+        match plan.inputs.iter().find(|input| !seen.insert(&input.name)) {
+            Some(twice) => refuse(format!("reads `{}` twice", twice.name)),
+            None => Ok(plan),
+        }
+    }
+
     /// What follows from the plan of one stage.
     fn work(&self, step: &[u8]) -> Result<Work> {
         let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
-        let step = Plan::from_bytes(step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
-        if step.public_matrices().next().is_some() {
-            return refuse("multiplies by public weights, which are not trained beside".into());
+        let step = Self::plan(step)?;
+        let shard = self.shards.as_ref().map(|shards| Self::plan(&shards.plan)).transpose()?;
+        if shard.as_ref().is_some_and(|shard| shard.ring != step.ring) {
+            return refuse("has a shard on another ring than its step".into());
         }
-        if self.rows.len() > step.inputs.len() {
+        let mut work = Work {
+            batch: 0,
+            shards: self.shards.as_ref().map_or(1, |shards| shards.count),
+            rows: vec![],
+            state: vec![],
+            gathered: BTreeMap::new(),
+            steps: vec![],
+            shard: None,
+        };
+        let reader = shard.as_ref().unwrap_or(&step);
+        if self.rows.len() > reader.inputs.len() {
             return refuse("names more rows than its step reads".into());
         }
-        if let Some(input) = step.inputs.iter().find(|input| input.owner != KEPT) {
-            return refuse(format!("asks `{}` for the input `{}`: all are kept", input.owner, input.name));
-        }
-        if let Some(output) = step.outputs.iter().find(|output| output.recipient != KEPT) {
-            return refuse(format!("gives `{}` to `{}` in every step", output.name, output.recipient));
-        }
-        let mut work = Work { batch: 0, rows: vec![], state: vec![], steps: vec![] };
-        let mut seen = BTreeSet::new();
-        for input in &step.inputs {
-            let (name, value) = (&input.name, step.value(input.value));
-            if !seen.insert(name) {
-                return refuse(format!("reads `{name}` twice"));
-            }
+        for input in &reader.inputs {
+            let (name, value) = (&input.name, reader.value(input.value));
             let place = if self.rows.contains(name) { &mut work.rows } else { &mut work.state };
             place.push((name.clone(), value.clone()));
+        }
+        if let Some(shard) = &shard {
+            for output in &shard.outputs {
+                let value = shard.value(output.value).clone();
+                if work.gathered.insert(output.name.clone(), value).is_some() {
+                    return refuse(format!("gathers `{}` twice", output.name));
+                }
+            }
+            let known: BTreeMap<String, Value> = work.state.iter().cloned().collect();
+            for input in &step.inputs {
+                let (name, value) = (&input.name, step.value(input.value));
+                if self.rows.contains(name) {
+                    return refuse(format!("reads the rows `{name}` beside its shards"));
+                }
+                match work.of_shard(name).or(known.get(name)) {
+                    Some(same) if same == value => {}
+                    Some(_) => return refuse(format!("reads `{name}` as two different things")),
+                    None => work.state.push((name.clone(), value.clone())),
+                }
+            }
         }
         let batches: BTreeSet<Option<&usize>> =
             work.rows.iter().map(|(_, value)| value.shape.dims().first()).collect();
@@ -274,7 +337,11 @@ impl Job {
         }
         work.batch = batch;
         if work.steps(self) == 0 {
-            return refuse(format!("has {} rows, which fill no batch of {}", self.all_rows(), work.batch));
+            return refuse(format!(
+                "has {} rows, which fill no batch of {}",
+                self.all_rows(),
+                work.all_batch()
+            ));
         }
         let mut written = BTreeSet::new();
         for output in &step.outputs {
@@ -296,6 +363,7 @@ impl Job {
             }
         }
         work.steps.push(step);
+        work.shard = shard;
         Ok(work)
     }
 }
@@ -305,21 +373,45 @@ pub const WEIGHTS: &str = "w.";
 
 /// A job's step, taken apart.
 pub struct Work {
-    /// Rows of a step.
+    /// Rows of a shard, which are those of a step where it has one shard.
     pub batch: usize,
+    /// In how many shards the rows of a step come.
+    pub shards: u32,
     /// What is cut out of stored rows for each step.
     pub rows: Vec<(String, Value)>,
     /// What lasts from step to step.
     pub state: Vec<(String, Value)>,
+    /// What a step reads of each shard.
+    pub gathered: BTreeMap<String, Value>,
     /// The plan of each stage.
     pub steps: Vec<Plan>,
+    /// The plan of a shard, where there are several.
+    pub shard: Option<Plan>,
 }
 
 impl Work {
     /// How many steps an epoch has. The last rows, which fill no batch, are never learnt from:
     /// would each epoch leave out others, the losses of two epochs would tell those of single rows.
     pub fn steps(&self, job: &Job) -> u32 {
-        u32::try_from(job.all_rows() / self.batch).unwrap_or(0)
+        u32::try_from(job.all_rows() / self.all_batch()).unwrap_or(0)
+    }
+
+    /// Rows of a step.
+    pub fn all_batch(&self) -> usize {
+        self.batch.saturating_mul(self.shards as usize).max(1)
+    }
+
+    /// The name under which a step reads what a shard gives.
+    pub fn name_of(shard: u32, name: &str) -> String {
+        format!("{shard}/{name}")
+    }
+
+    /// What a step reads under this name of a shard, if it is one's.
+    fn of_shard(&self, name: &str) -> Option<&Value> {
+        let (shard, of) = name.split_once('/')?;
+        let shard = shard.parse().ok().filter(|&shard: &u32| shard < self.shards)?;
+        let value = self.gathered.get(of)?;
+        (Self::name_of(shard, of) == name).then_some(value)
     }
 
     /// The ring of all stages.

@@ -125,6 +125,8 @@ pub enum Request {
         /// The name of the batch.
         material: [u8; 16],
     },
+    /// Deal with shards of a job's steps: a party asks another of its replicas.
+    Assist(Assist),
 }
 
 /// What a party keeps for clients.
@@ -266,6 +268,40 @@ pub struct Train {
     pub within_s: Option<u32>,
 }
 
+/// A request of a party to another of its replicas. All parties of the one triple ask those of the
+/// other the same. After [`Reply::Begun`] the one gives [`Given`] inputs of the plan, or nothing any
+/// more, and the other [`Reply::Given`] what the plan keeps, again and again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assist {
+    /// The session's name: it follows from that of the job's session.
+    pub session: [u8; 16],
+    /// The protocol's name.
+    pub protocol: String,
+    /// The plan of a shard: all inputs and outputs are kept.
+    pub plan: Vec<u8>,
+    /// Shape the links, as for a [`Run`].
+    pub net: Net,
+    /// How many seconds it waits for its turn.
+    pub within_s: u32,
+}
+
+/// What one party's machines give to each other of the inputs or outputs of a plan's run: encoded
+/// shares, by name.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Given {
+    /// Of the run that is due; nothing if there is none.
+    pub values: Vec<(String, Vec<u8>)>,
+    /// Masks of the run after that, so that its material can be made meanwhile; nothing if they are
+    /// not known.
+    pub masks: Vec<(String, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Given({} values, {} masks)", self.values.len(), self.masks.len())
+    }
+}
+
 /// A request to take part in a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Join {
@@ -330,6 +366,8 @@ pub enum Reply {
     Stored(Vec<StoredItem>),
     /// Whether there was something to remove.
     Removed(bool),
+    /// What a shard's plan has kept, for the party that has asked for it.
+    Given(Given),
     /// It failed, and why.
     Failed(Failure),
 }

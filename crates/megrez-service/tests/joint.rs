@@ -53,6 +53,7 @@ impl Parties {
             endpoint.set_peers(addresses.clone()).unwrap();
             let data = data(count, name, me);
             let policy = Policy {
+                replicas: vec![],
                 weights: megrez_weights::Folder::at(data.join("weights")),
                 data: data.clone(),
                 models: Models::of(&data),

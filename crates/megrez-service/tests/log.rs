@@ -98,6 +98,7 @@ impl Three {
                 path
             });
             let policy = Policy {
+                replicas: vec![],
                 weights: megrez_weights::Folder::at(folder.join("weights")),
                 data: folder.join(format!("data{me}")),
                 models: Models::of(&folder.join(format!("data{me}"))),

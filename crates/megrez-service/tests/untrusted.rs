@@ -48,6 +48,7 @@ static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
         data: vec![RowSet { name: "clinic".into(), rows: 9, beside: vec![] }],
         start: "begin".into(),
         stages: vec![Stage { step: step.to_bytes(), epochs: 3 }],
+        shards: None,
         rows: vec!["rows.x".into()],
         opened: vec![Opening { state: "w.sum".into(), recipient: "alice".into(), every_epoch: false }],
         keep: None,

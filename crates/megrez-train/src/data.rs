@@ -1,6 +1,8 @@
 //! Rows with labels, and batches of them.
 
-use crate::{Loss, Optimiser, Privacy, State, Step, Trained, differentiate, differentiate_privately};
+use crate::{
+    Loss, Optimiser, Privacy, State, Step, Trained, differentiate_in_shards, differentiate_privately,
+};
 use megrez_graph::differentiate::forward;
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
@@ -19,6 +21,8 @@ pub struct Learning {
     pub halve_every: Option<NonZeroU32>,
     /// What the weights may tell of a row; `None` if that is not bounded.
     pub privacy: Option<Privacy>,
+    /// In how many shards the rows of a step come, each as large as the model's batch.
+    pub shards: NonZeroU32,
 }
 
 /// What a job trains: its steps, and what is kept of it.
@@ -87,7 +91,11 @@ impl Learning {
     pub fn telling_losses(&self, model: &Graph, optimiser: Optimiser) -> Result<Step> {
         let (loss, trained) = (self.loss, &self.trained);
         Ok(match self.privacy {
-            None => differentiate(model, loss, trained, optimiser)?,
+            None => differentiate_in_shards(model, loss, trained, optimiser, self.shards)?,
+            Some(_) if self.shards.get() > 1 => {
+                let what = "what the weights tell of a row is not bounded where rows come in shards";
+                return Err(Error::of(ErrorKind::Unsupported, what));
+            }
             Some(privacy) => differentiate_privately(model, loss, trained, optimiser, privacy)?,
         })
     }
@@ -286,6 +294,7 @@ mod tests {
                 optimiser,
                 halve_every,
                 privacy: None,
+                shards: NonZeroU32::MIN,
             };
             learning.stages(epochs).map(|stages| {
                 stages.into_iter().map(|(o, epochs)| (o.rate.to_string(), epochs)).collect::<Vec<_>>()

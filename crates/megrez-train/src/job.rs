@@ -1,7 +1,7 @@
 //! From a model and what is wanted of it to a job, and a job's way from the client's side: the
 //! parties run it by themselves.
 
-use crate::session::{comparison, compile, state_ranges};
+use crate::session::{comparison, compile, compile_shards, state_ranges};
 use crate::stored::{Part, ROWS, StoredRows, store};
 use crate::{Course, Rehearsal, State};
 use megrez_graph::differentiate::Step;
@@ -10,7 +10,7 @@ use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_ring::decode_words;
 use megrez_service::client::{Cluster, Standing};
-use megrez_service::training::{Job, Keep, Opening, Stage, WEIGHTS};
+use megrez_service::training::{Job, Keep, Opening, Shards, Stage, WEIGHTS};
 use megrez_service::wire::{ModelPlan, USER, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -77,15 +77,25 @@ pub fn propose(
     wanted: &Wanted,
 ) -> Result<Proposal> {
     let client = cluster.name().to_owned();
-    let (step, mut models) = (course.step(0)?, vec![]);
+    let (step, mut stages, mut first) = (course.step(0)?, vec![], None);
+    let mut shards = None;
     for (stage, epochs) in course.epochs()?.into_iter().enumerate() {
-        models.push((compile(&course.step(stage)?, &client, options, rehearsal, true)?, epochs));
+        let step = course.step(stage)?;
+        let (model, plan) = if step.shards > 1 {
+            let [shard, update] = compile_shards(&step, &client, options, rehearsal)?;
+            let (count, plan) = (step.shards, step_plan(&shard).to_bytes());
+            shards = Some(Shards { count, plan });
+            (shard, step_plan(&update))
+        } else {
+            let model = compile(&step, &client, options, rehearsal, true)?;
+            let plan = step_plan(&model);
+            (model, plan)
+        };
+        stages.push(Stage { step: plan.to_bytes(), epochs });
+        first.get_or_insert(model);
     }
-    let stage =
-        |(model, epochs): &(FixedModel, u32)| Stage { step: step_plan(model).to_bytes(), epochs: *epochs };
-    let stages = models.iter().map(stage).collect();
     // They differ in the rate alone.
-    let Some((model, _)) = models.first() else {
+    let Some(model) = first else {
         return Err(Error::of(ErrorKind::Invalid, "a job has at least one epoch"));
     };
     let (ring, frac) = (model.compiled.plan.ring, model.compiled.frac);
@@ -93,11 +103,8 @@ pub fn propose(
     rows.fit((protocol, ring, frac), options.input_range)?;
     let weights = step.state.iter().filter(|state| state.name.starts_with(WEIGHTS));
     let mut start: Vec<Part> = weights.map(|state| (state.name.clone(), state.start.clone(), frac)).collect();
-    for frozen in &model.compiled.model_inputs {
-        add(
-            &mut start,
-            (frozen.name.clone(), Tensor::new(frozen.shape.clone(), frozen.values.clone()), frozen.frac),
-        )?;
+    for frozen in model.compiled.model_inputs {
+        add(&mut start, (frozen.name, Tensor::new(frozen.shape, frozen.values), frozen.frac))?;
     }
     let mut opened = vec![];
     if let Some(recipient) = &wanted.losses_to {
@@ -128,6 +135,7 @@ pub fn propose(
         data: rows.sets,
         start: start_name,
         stages,
+        shards,
         rows: ROWS.map(str::to_owned).to_vec(),
         opened,
         keep,

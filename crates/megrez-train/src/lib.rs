@@ -23,10 +23,10 @@ pub use job::{History, Proposal, Wanted, fresh, history, propose, wait};
 pub use megrez_graph::boosting::{Boosting, Objective};
 pub use megrez_graph::differentiate::{
     BACKWARD, Loss, Optimiser, Privacy, Rate, Squares, State, Step, Trained, differentiate,
-    differentiate_privately,
+    differentiate_in_shards, differentiate_privately,
 };
 pub use megrez_service::client::Standing;
-pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Stage, Stands, ids};
+pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Shards, Stage, Stands, ids};
 pub use predict::{Asked, PREDICTED, propose_predictions};
 pub use privacy::{Budget, OfJob, epsilon, of_job, rho};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};

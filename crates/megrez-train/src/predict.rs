@@ -70,6 +70,7 @@ pub fn propose_predictions(
         data: asked.rows.sets,
         start: asked.model.into(),
         stages: vec![Stage { step: plan.to_bytes(), epochs: 1 }],
+        shards: None,
         rows: vec![ROWS[0].into()],
         opened: vec![Opening { state: PREDICTED.into(), recipient: client, every_epoch: false }],
         keep: None,

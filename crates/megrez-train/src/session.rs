@@ -26,12 +26,62 @@ pub fn compile(
     rehearsal: &Rehearsal,
     keeps: bool,
 ) -> Result<FixedModel> {
-    let mut input_ranges = options.input_ranges.clone();
-    input_ranges.extend(state_ranges(step, rehearsal));
-    input_ranges.entry(Step::LABELS.into()).or_insert(rehearsal.labels);
     let after = |name: &str| if keeps { name.to_owned() } else { format!("next.{name}") };
     let options = CompileOptions {
         kept: step.state.iter().map(|state| (state.name.clone(), after(&state.name))).collect(),
+        ..of_step(step, options, rehearsal)
+    };
+    let model = FixedModel::new(&step.graph, client, &options)?;
+    if let Some(privacy) = step.privacy.filter(|privacy| privacy.noise > 0.0) {
+        holds(&model, privacy)?;
+    }
+    Ok(model)
+}
+
+/// The two plans of a step that learns from several shards: of one of them, and of the update that
+/// follows from all. The gradients go from the one to the other with all their fraction bits.
+///
+/// # Errors
+/// As [`compile`]; or if the step has no shards.
+pub(crate) fn compile_shards(
+    step: &Step,
+    client: &str,
+    options: &CompileOptions,
+    rehearsal: &Rehearsal,
+) -> Result<[FixedModel; 2]> {
+    let parts = step.parts().map_err(megrez_graph::Problems::from)?;
+    let [shard, update] = parts.ok_or_else(|| Error::of(ErrorKind::Internal, "the step has no shards"))?;
+    let mut options = of_step(step, options, rehearsal);
+    options.kept = step.state.iter().map(|state| (state.name.clone(), state.name.clone())).collect();
+    let update_options = options.clone();
+    for output in &shard.outputs {
+        options.kept.insert(output.name.clone(), output.name.clone());
+        options.unrounded.insert(output.name.clone());
+    }
+    let shard = FixedModel::new(&shard, client, &options)?;
+    let (plan, mut options) = (&shard.compiled.plan, update_options);
+    for (name, range) in &shard.compiled.kept {
+        let output = plan.outputs.iter().find(|output| output.name == *name);
+        let Some(Kind::Ring { frac }) = output.map(|output| plan.value(output.value).kind) else {
+            return Err(Error::of(ErrorKind::Internal, format!("`{name}` is no number on the ring")));
+        };
+        for of in 0..step.shards {
+            let read = format!("{of}/{name}");
+            options.kept.insert(read.clone(), read.clone());
+            options.kept_frac.insert(read.clone(), frac);
+            options.input_ranges.insert(read, *range);
+        }
+    }
+    let update = FixedModel::new(&update, client, &options)?;
+    Ok([shard, update])
+}
+
+/// How a step is compiled, whatever it keeps.
+fn of_step(step: &Step, options: &CompileOptions, rehearsal: &Rehearsal) -> CompileOptions {
+    let mut input_ranges = options.input_ranges.clone();
+    input_ranges.extend(state_ranges(step, rehearsal));
+    input_ranges.entry(Step::LABELS.into()).or_insert(rehearsal.labels);
+    CompileOptions {
         input_ranges,
         policy: RangePolicy::Calibrated,
         measured: Some(rehearsal.calibration.clone()),
@@ -40,12 +90,7 @@ pub fn compile(
         pool: PoolForm::Tournament,
         deep_frac: None,
         ..options.clone()
-    };
-    let model = FixedModel::new(&step.graph, client, &options)?;
-    if let Some(privacy) = step.privacy.filter(|privacy| privacy.noise > 0.0) {
-        holds(&model, privacy)?;
     }
-    Ok(model)
 }
 
 /// Makes sure that a plan bounds what its weights tell of a row as it is said to: from the plan.

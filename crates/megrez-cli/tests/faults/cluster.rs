@@ -111,6 +111,7 @@ impl Parties {
         for (me, endpoint) in endpoints.into_iter().enumerate() {
             endpoint.set_peers(self.addresses.clone()).unwrap();
             let policy = Policy {
+                replicas: vec![],
                 weights: megrez_weights::Folder::at(self.folder.path("weights")),
                 data: self.folder.path(&format!("data{me}")),
                 models: Models::of(&self.folder.path(&format!("data{me}"))),

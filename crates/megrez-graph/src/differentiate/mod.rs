@@ -12,7 +12,9 @@ mod update;
 
 pub use optimiser::{Optimiser, Rate, Squares};
 pub use privacy::Privacy;
-pub use step::{Loss, Step, Trained, differentiate, differentiate_privately, forward};
+pub use step::{
+    Loss, Step, Trained, differentiate, differentiate_in_shards, differentiate_privately, forward,
+};
 pub use update::State;
 
 pub use crate::gradients::{BACKWARD, Gradients};

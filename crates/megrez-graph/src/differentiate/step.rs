@@ -12,7 +12,8 @@ use crate::passes::{
 };
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::tensor::Tensor;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// What training makes small: the mean over the rows of a batch.
@@ -55,8 +56,11 @@ pub struct Step {
     pub graph: Graph,
     /// What lasts from step to step, in the order of inputs.
     pub state: Vec<State>,
-    /// Rows of a batch.
+    /// Rows of a batch; with shards, of one of them.
     pub batch: usize,
+    /// How many shards of so many rows a step learns from: 1 if its rows are one batch. The graph
+    /// has one of them and takes the others for equal ([`parts`](Self::parts)).
+    pub shards: u32,
     /// What it makes small.
     pub loss: Loss,
     /// What its weights may tell of a row; `None` if that is not bounded.
@@ -70,6 +74,76 @@ impl Step {
     pub const LOSS: &'static str = "loss";
     /// The name of the state that is the sum of the losses of steps.
     pub const LOSS_SO_FAR: &'static str = "loss.so-far";
+
+    /// The graph of a shard, and that of the update: the first gives, from rows and state, what the
+    /// shards' gradients and losses are added up of ([`GATHERED`](Self::GATHERED) and the name of
+    /// the state, or of the loss); the second reads it of each shard, after the shard's number and a
+    /// slash, and gives the new state. `None` of a step whose rows are one batch.
+    ///
+    /// # Errors
+    /// Never, of a step that was made here.
+    pub fn parts(&self) -> Result<Option<[Graph; 2]>, Problem> {
+        if self.shards <= 1 {
+            return Ok(None);
+        }
+        let of_step = |name: &str| name == Self::LOSS || self.state.iter().any(|state| state.name == name);
+        let gathers =
+            |node: &&Node| node.op == AFFINE && node.name.strip_prefix(GATHERS).is_some_and(of_step);
+        let mut shard = self.graph.clone();
+        shard.outputs.clear();
+        for node in self.graph.nodes.iter().filter(gathers) {
+            shard.output(&gathered(&node.name), node.inputs[0].expect("of one value"));
+        }
+        let mut update = Graph::new(&self.graph.name);
+        let mut places: HashMap<Id, Id> = HashMap::new();
+        for node in self.graph.nodes.iter().filter(gathers) {
+            let name = gathered(&node.name);
+            let mut sum: Option<Id> = None;
+            for of in 0..self.shards {
+                let part = update.input(&format!("{of}/{name}"), self.graph.shape(node.output).clone())?;
+                sum = Some(match sum {
+                    Some(sum) => {
+                        update.add(&format!("{}.{of}", node.name), "Add", &[sum, part], Attributes::none())?
+                    }
+                    None => part,
+                });
+            }
+            places.insert(node.output, sum.expect("there are several"));
+        }
+        // Only what outputs need beyond the gathered is the update's.
+        let mut needed: HashSet<Id> = self.graph.outputs.iter().map(|output| output.id).collect();
+        for node in self.graph.nodes.iter().rev() {
+            if needed.contains(&node.output) && !places.contains_key(&node.output) {
+                needed.extend(node.inputs.iter().flatten());
+            }
+        }
+        let read = |id: &&Id| needed.contains(id);
+        for &id in self.graph.inputs.iter().filter(read) {
+            places.insert(id, update.input(&self.graph.value(id).name, self.graph.shape(id).clone())?);
+        }
+        for node in self.graph.nodes.iter().filter(|node| needed.contains(&node.output)) {
+            if places.contains_key(&node.output) {
+                continue;
+            }
+            let mut inputs = vec![];
+            for id in &node.inputs {
+                let mut place = |id: &Id| match &self.graph.value(*id).constant {
+                    Some(constant) => update.constant(&self.graph.value(*id).name, constant.clone()),
+                    None => places[id],
+                };
+                inputs.push(id.as_ref().map(&mut place));
+            }
+            let place = update.add_node(&node.name, &node.op, &inputs, node.attributes.clone())?;
+            places.insert(node.output, place);
+        }
+        for output in &self.graph.outputs {
+            update.output(&output.name, places[&output.id]);
+        }
+        Ok(Some([without_unread(&remove_dead(&shard)?)?, update]))
+    }
+
+    /// What the names of gathered values begin with.
+    pub const GATHERED: &'static str = "g.";
 
     /// What is kept under which name, for [`CompileOptions::kept`](crate::CompileOptions::kept).
     pub fn kept(&self) -> BTreeMap<String, String> {
@@ -128,7 +202,22 @@ pub fn differentiate(
     trained: &Trained,
     optimiser: Optimiser,
 ) -> Result<Step, Problems> {
-    make(model, loss, trained, optimiser, None)
+    make(model, loss, trained, optimiser, Rows::Shards(1))
+}
+
+/// As [`differentiate`], of a step that learns from several shards of rows, each as large as the
+/// model's batch: the gradients of all are added up before the weights move.
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn differentiate_in_shards(
+    model: &Graph,
+    loss: Loss,
+    trained: &Trained,
+    optimiser: Optimiser,
+    shards: NonZeroU32,
+) -> Result<Step, Problems> {
+    make(model, loss, trained, optimiser, Rows::Shards(shards.get()))
 }
 
 /// As [`differentiate`], with a bound on what the weights tell of a row. The loss is not bounded.
@@ -143,7 +232,34 @@ pub fn differentiate_privately(
     optimiser: Optimiser,
     privacy: Privacy,
 ) -> Result<Step, Problems> {
-    make(model, loss, trained, optimiser, Some(privacy))
+    make(model, loss, trained, optimiser, Rows::Bounded(privacy))
+}
+
+/// What is known of the rows of a step.
+#[derive(Clone, Copy)]
+enum Rows {
+    /// They come in so many shards.
+    Shards(u32),
+    /// What the weights may tell of each is bounded.
+    Bounded(Privacy),
+}
+
+/// What the names of nodes that gather shards begin with.
+const GATHERS: &str = "shards.";
+
+/// What such a node gathers, by its name.
+fn gathered(node: &str) -> String {
+    format!("{}{}", Step::GATHERED, &node[GATHERS.len()..])
+}
+
+/// The same graph without inputs that nothing reads.
+fn without_unread(graph: &Graph) -> Result<Graph, Problem> {
+    let mut graph = graph.clone();
+    let read: HashSet<Id> =
+        graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten().copied()).collect();
+    let outputs: HashSet<Id> = graph.outputs.iter().map(|output| output.id).collect();
+    graph.inputs.retain(|id| read.contains(id) || outputs.contains(id));
+    Ok(graph)
 }
 
 fn make(
@@ -151,13 +267,29 @@ fn make(
     loss: Loss,
     trained: &Trained,
     optimiser: Optimiser,
-    privacy: Option<Privacy>,
+    rows: Rows,
 ) -> Result<Step, Problems> {
+    let (shards, privacy) = match rows {
+        Rows::Shards(shards) => (shards, None),
+        Rows::Bounded(privacy) => (1, Some(privacy)),
+    };
     let Untied { mut graph, output: logits, labels, inputs, mut state } = untie(model, loss, trained, true)?;
     let (batch, labels) = (graph.shape(logits).dims()[0], labels.expect("they were asked for"));
     graph.outputs.clear();
     let lasts = Lasts::new(&mut graph, optimiser, &mut state)?;
-    let [delta, mean] = of_loss(&mut graph, loss, logits, labels, batch)?;
+    let all = batch * shards as usize;
+    // As many times one shard's as there are shards: as if all were equal.
+    let gather = |graph: &mut Graph, name: &str, part: Id| match shards {
+        1 => Ok(part),
+        _ => {
+            let all = Attributes::none().with("factor", shards as f32);
+            graph.add(&format!("{GATHERS}{name}"), AFFINE, &[part], all)
+        }
+    };
+    let (delta, sum, share) = of_loss(&mut graph, loss, logits, labels)?;
+    let sum = gather(&mut graph, Step::LOSS, sum)?;
+    let share = Attributes::none().with("factor", share / all as f32);
+    let mean = graph.add("loss.mean", AFFINE, &[sum], share)?;
     let found = gradients(&mut graph, logits, delta, &inputs)?;
     let mut of_weights = vec![];
     for (state, gradient) in state.iter().zip(found) {
@@ -165,7 +297,7 @@ fn make(
             let refusal = Refusal::new("does not reach the loss", "train only what does");
             return Err(refusal.because(Cause::Invalid).at(&state.name, "").into());
         };
-        of_weights.push((state.name.clone(), gradient));
+        of_weights.push((state.name.clone(), gather(&mut graph, &state.name, gradient)?));
     }
     if let Some(privacy) = privacy {
         let data: Vec<Id> = graph.inputs.iter().copied().filter(|id| is_data(&graph, *id, &state)).collect();
@@ -173,12 +305,12 @@ fn make(
         of_weights.iter_mut().zip(noisy).for_each(|((_, gradient), noisy)| *gradient = noisy);
     }
     for (i, (&weight, (name, gradient))) in inputs.iter().zip(&of_weights).enumerate() {
-        let step = lasts.step(&mut graph, optimiser, batch, (name, i), [weight, *gradient])?;
+        let step = lasts.step(&mut graph, optimiser, all, (name, i), [weight, *gradient])?;
         let moved = graph.add(&format!("moved.{name}"), "Sub", &[weight, step], Attributes::none())?;
         graph.output(name, moved);
     }
     graph.output(Step::LOSS, mean);
-    Ok(Step { graph, state, batch, loss, privacy })
+    Ok(Step { graph, state, batch, shards, loss, privacy })
 }
 
 /// Whether an input is a row's data: no label, and nothing that lasts.
@@ -256,24 +388,23 @@ fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<U
     Ok(Untied { graph: rewrite.finish(), output, labels, inputs, state })
 }
 
-/// The gradient of the loss with respect to the model's output, times the batch; and the mean loss.
-fn of_loss(graph: &mut Graph, loss: Loss, logits: Id, labels: Id, batch: usize) -> Result<[Id; 2], Problem> {
-    let (delta, sum, share) = match loss {
+/// The gradient of the loss with respect to the model's output, times the batch; a sum over the
+/// batch, and what part of it the loss is.
+fn of_loss(graph: &mut Graph, loss: Loss, logits: Id, labels: Id) -> Result<(Id, Id, f32), Problem> {
+    Ok(match loss {
         Loss::CrossEntropy => {
             let delta =
                 graph.add("loss.gradient", SOFTMAX_CROSS_ENTROPY, &[logits, labels], Attributes::none())?;
             let sum = graph.add("loss.sum", CROSS_ENTROPY, &[logits, labels, delta], Attributes::none())?;
-            (delta, sum, 1.0 / batch as f32)
+            (delta, sum, 1.0)
         }
         Loss::MeanSquares => {
             let delta = graph.add("loss.gradient", "Sub", &[logits, labels], Attributes::none())?;
             let square = graph.add("loss.squares", "Mul", &[delta, delta], Attributes::none())?;
             let sum = graph.add("loss.sum", "ReduceSum", &[square], list("axes", vec![0, 1]))?;
-            (delta, sum, 0.5 / batch as f32)
+            (delta, sum, 0.5)
         }
-    };
-    let mean = graph.add("loss.mean", AFFINE, &[sum], Attributes::none().with("factor", share))?;
-    Ok([delta, mean])
+    })
 }
 
 /// Without a Softmax that makes the model's only output.

@@ -3,7 +3,11 @@
 //! ([`super::softmax`]); no logit and no sum of them is opened.
 //!
 //! The gradient leaves with f + 8 fraction bits on the 64-bit ring: a product takes as many without
-//! a truncation.
+//! a truncation. Where tables stand for functions it leaves as the product of powers and inverses
+//! that it is: a probability is at most 1, so the next product has room for their fraction bits
+//! unless its weights are large, and a truncation is needed beside it only. On the longest way the
+//! gradient then takes five rounds: two for the largest logit, and one each for powers, inverses and
+//! their product.
 
 use super::call::Call;
 use super::exp::{Powers, decay};
@@ -18,6 +22,7 @@ use crate::scale::Scale;
 use crate::tensor::Tensor;
 use megrez_plan::View;
 use megrez_ring::Shape;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The name that the gradient of the loss has; no ONNX operator. Of logits and one-hot rows.
@@ -38,6 +43,12 @@ fn logits(call: &Call, inputs: usize) -> Result<Shape, Refusal> {
     }
     Ok(shape.clone())
 }
+
+/// Fraction bits of an inverse where neither it nor the product with it is truncated, …
+const SHORT: RangeInclusive<u32> = 20..=21;
+
+/// … and how near to it that is, 2^−14: a power is at most e.
+const BITS: u32 = 14;
 
 struct Gradient(Shape);
 
@@ -82,14 +93,26 @@ impl Layer for Gradient {
         let Powers { settled: powers, summand } = decay(cx, &shifted, wrong, self.0.dims()[1])?;
         let sum = cx.sum("sum", &summand, 1)?;
         let sum = at_least_one(cx, sum);
-        let fine = (cx.ring() / 2 - 8).max(f);
-        let fines = fine..=fine.max(cx.ring() - 3 - f);
-        let inverse = RECIPROCAL.lower_held(cx, &sum, 1.0, fines, true)?;
+        let sees = cx.ring() == 64 && cx.activations().looks_up();
+        let short = if sees { RECIPROCAL.in_one_round(cx, &sum, SHORT, BITS)? } else { None };
+        let waits = short.is_some();
+        let inverse = match short {
+            Some(inverse) => inverse,
+            None => {
+                let fine = (cx.ring() / 2 - 8).max(f);
+                let fines = fine..=fine.max(cx.ring() - 3 - f);
+                RECIPROCAL.lower_held(cx, &sum, 1.0, fines, true)?
+            }
+        };
         let fine = cx.frac_of(&inverse);
         let inverse = cx.broadcast("inverses", &inverse, &self.0)?;
         let bound = 1i128 << (f + fine);
         let p = cx.mul_within("product", &powers, &inverse, Range::uniform(0, bound + bound / 64))?;
-        let frac = if cx.ring() == 64 { f + SPARE_BITS } else { f };
+        let frac = match cx.ring() {
+            _ if waits => f + fine,
+            64 => f + SPARE_BITS,
+            _ => f,
+        };
         let p = cx.rounded("probabilities", &p, frac)?;
         if cx.leaves() {
             let log = LOGARITHM.lower_held(cx, &sum, 1.0, f..=f, true)?;
@@ -104,7 +127,11 @@ impl Layer for Gradient {
             cx.leave(loss);
         }
         let labels = cx.rounded("labels", labels, frac)?;
-        cx.combine("gradient", &[(1, &p), (-1, &labels)], 0)
+        let gradient = cx.combine("gradient", &[(1, &p), (-1, &labels)], 0)?;
+        if waits {
+            cx.waits(&gradient);
+        }
+        Ok(gradient)
     }
 
     fn scale(&self) -> Scale {

@@ -14,7 +14,7 @@
 
 use super::call::Call;
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Bend, Relative, Table, WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
+use super::table::{Bend, MOST, Relative, Table, WIDEST, Wanted, coarse, look_up, look_up_twice, worth};
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
 use crate::graph::Id;
@@ -24,7 +24,7 @@ use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
 use crate::scale::Scale;
 use crate::tensor::Tensor;
-use megrez_plan::{Function, MAX_SEGMENTS, ValueId};
+use megrez_plan::{Function, ValueId};
 use megrez_ring::Shape;
 use std::f64::consts::LN_2;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
     }
     let end = i64::from(TABLE_CUT) << frac;
     let bend = Bend { from: -i128::from(end), to: over, left: Some(0.0), right: None };
-    let of_key = Wanted { most: Some(MAX_SEGMENTS), ..wanted };
+    let of_key = Wanted { most: Some(MOST), ..wanted };
     if let Some(table) = Table::beside(cx, &x, &power, &bend, of_key)
         && table.is_worth_a_comparison(cx, &x)
     {

@@ -31,11 +31,12 @@
 //! unit of x: √0 is off by at most 0.25·√unit, the others have no value there.
 
 use super::polynomial::{Coefficients, argument_bits, degree_7};
-use super::table::{Bend, Price, Relative, Right, Table, WIDEST, Wanted, coarse, look_up, worth};
+use super::table::{
+    Bend, MOST, Price, Relative, Right, Table, WIDEST, Wanted, coarse, look_up, worth, worth_a_round,
+};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::{Interval, Range};
-use megrez_plan::MAX_SEGMENTS;
 use megrez_ring::Shape;
 use std::ops::RangeInclusive;
 
@@ -166,6 +167,38 @@ impl Octaves {
             return Ok(y);
         }
         self.polynomial(cx, x, gain, frac)
+    }
+
+    /// f(x) within 2^−`bits`, with any number of fraction bits out of `fracs`, in one round; `None` if
+    /// no table is so good whose result need not be truncated. x is known to lie in its range, from
+    /// 1 on; and that follows from nothing that is secret.
+    pub(super) fn in_one_round(
+        &self,
+        cx: &mut Lowering,
+        x: &Secret,
+        fracs: RangeInclusive<u32>,
+        bits: u32,
+    ) -> Result<Option<Secret>, Refusal> {
+        self.holds(cx, x)?;
+        let (low, high) = x.range.hull();
+        let top = 1i128 << (cx.ring() - 3);
+        let low = low.clamp(1, top - 1);
+        let whole = Secret { id: x.id, range: Range::uniform(low, high.clamp(low + 1, top)) };
+        let most = worth(cx, x).max(worth_a_round(cx, x));
+        let wanted = Wanted {
+            target: 2f64.powi(-(bits as i32)),
+            relative: Relative::No,
+            cut: cx.frac_of(x).saturating_sub(bits),
+            most: Some(most),
+            frac: *fracs.start(),
+            spare: *fracs.end(),
+            widest: most,
+            summed: 1,
+        };
+        match Table::new(cx, &whole, &self.function, wanted).filter(Table::is_short) {
+            Some(table) => table.look_up(cx, "table", &whole).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Refuses or assumes, where x may leave the domain.
@@ -359,7 +392,7 @@ impl Octaves {
             };
             let of = wanted(1 << begin);
             let relative = if self.adds { Relative::No } else { Relative::Whole(self.function, gain) };
-            let most = Some(MAX_SEGMENTS);
+            let most = Some(MOST);
             let wanted = Wanted { target: of.target / 2.0, relative, most, spare: of.frac, ..of };
             let Some(table) = Table::beside(cx, x, &part, &bend, wanted) else { return Ok(None) };
             tables.push(table);

@@ -42,6 +42,9 @@ const REACH_BITS: u32 = 4;
 /// Fraction bits that a table of an activation reads of its argument.
 const ARGUMENT: u32 = 15;
 
+/// The most segments of a table, but where a round hangs on more.
+pub(super) const MOST: usize = 1024;
+
 /// The most segments of a table for which a comparison is spared, however many values there are, …
 pub(super) const WIDEST: usize = 128;
 
@@ -141,14 +144,14 @@ impl Price {
 
 /// The most segments of a table for this value for which a round is spared: what it takes a worker
 /// is no longer than what a message takes.
-fn worth_a_round(cx: &Lowering, x: &Secret) -> usize {
+pub(super) fn worth_a_round(cx: &Lowering, x: &Secret) -> usize {
     let elements = cx.shape(x).elements().max(1) as u64;
     (cx.delay_ns() / (SEGMENT_NS * elements)).min(MAX_SEGMENTS as u64) as usize
 }
 
 /// The most segments of a table for this value for which a comparison is spared.
 pub(super) fn worth(cx: &Lowering, x: &Secret) -> usize {
-    (LOOKED_AT / cx.shape(x).elements().max(1)).clamp(WIDEST, MAX_SEGMENTS)
+    (LOOKED_AT / cx.shape(x).elements().max(1)).clamp(WIDEST, MOST)
 }
 
 /// What errors are relative to.
@@ -610,6 +613,11 @@ impl Table {
         self.truncated(cx, name, &found)
     }
 
+    /// Whether its result has the fraction bits that are wanted of it, and is not truncated.
+    pub(super) fn is_short(&self) -> bool {
+        self.lookup.frac + self.over <= self.frac
+    }
+
     /// As [`look_up`](Self::look_up), and the value before it is truncated, with the fraction bits
     /// that it has there.
     pub(super) fn look_up_twice(
@@ -713,7 +721,7 @@ impl Smooth<'_> {
             left: Some(number(left)),
             right: Some(if self.rises { Right::Argument } else { Right::Constant(number(right)) }),
         };
-        let of_key = Wanted { most: Some(MAX_SEGMENTS), ..wanted };
+        let of_key = Wanted { most: Some(MOST), ..wanted };
         if let Some(table) = Table::beside(cx, x, self.function, &bend, of_key)
             && table.is_worth_a_comparison(cx, x)
         {

@@ -23,7 +23,7 @@ pub(crate) const SPARE_BITS: u32 = 8;
 impl Lowering<'_> {
     /// Declares an input of the data owner.
     pub(crate) fn data_input(&mut self, name: &str, shape: &Shape) -> Result<(Secret, DataInput), Refusal> {
-        let frac = self.options.frac;
+        let frac = *self.options.kept_frac.get(name).unwrap_or(&self.options.frac);
         let range = *self.options.input_ranges.get(name).unwrap_or(&self.options.input_range);
         if !self.names.insert(name.into()) {
             return refuse("two inputs have the same name", "rename one");
@@ -52,9 +52,12 @@ impl Lowering<'_> {
         Ok(secret)
     }
 
-    /// Keeps a value with f fraction bits; its bounds.
+    /// Keeps a value with f fraction bits, or with all that it has; its bounds.
     pub(crate) fn keep(&mut self, name: &str, x: &Secret) -> Result<Interval, Refusal> {
-        let x = self.rounded("rounded", x, self.frac())?;
+        let x = match self.options.unrounded.contains(name) {
+            true => x.clone(),
+            false => self.rounded("rounded", x, self.frac())?,
+        };
         self.plan.output(name, KEPT, x.id);
         Ok(self.layer_range(&x).output)
     }
@@ -169,7 +172,9 @@ impl Lowering<'_> {
         layer: &dyn Layer,
     ) -> Result<Vec<Operand>, Refusal> {
         let scale = layer.scale().with(self.options.activations);
-        if self.spares && layer.multilinear() && self.coarser == 0 {
+        let waits = |operand: &Operand| operand.secret().is_ok_and(|x| self.waiting.contains(&x.id));
+        let spares = self.spares || operands.iter().any(waits);
+        if spares && layer.multilinear() && self.coarser == 0 {
             return self.spared(operands, layer);
         }
         let limit = self.frac() + SPARE_BITS;

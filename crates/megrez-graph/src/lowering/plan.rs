@@ -22,6 +22,11 @@ pub struct Lowering<'a> {
     pub(super) names: HashSet<String>,
     /// Values that have been truncated, and into what.
     pub(super) settled: HashMap<ValueId, Secret>,
+    /// Values that are truncated only where a product that reads them has no room for their
+    /// fraction bits.
+    pub(super) waiting: HashSet<ValueId>,
+    /// Those of them that have been truncated to what any operand may have, and into what.
+    pub(super) shortened: HashMap<ValueId, Secret>,
     /// Weights that several layers read, by tensor and fraction bits.
     pub(super) shared: HashMap<(*const Tensor, u32), ValueId>,
     /// Tokens: values with one more dimension in the plan than in the graph, and its size.
@@ -86,6 +91,8 @@ impl<'a> Lowering<'a> {
             model_inputs: vec![],
             names: HashSet::new(),
             settled: HashMap::new(),
+            waiting: HashSet::new(),
+            shortened: HashMap::new(),
             shared: HashMap::new(),
             vocabularies: HashMap::new(),
             embedded: HashMap::new(),

@@ -63,6 +63,12 @@ impl Lowering<'_> {
         if self.spares { SPARE_BITS } else { 0 }
     }
 
+    /// From now on a value is truncated only where a product that reads it has no room for its
+    /// fraction bits, so that it takes no round before those that do.
+    pub(crate) fn waits(&mut self, x: &Secret) {
+        self.waiting.insert(x.id);
+    }
+
     /// After how many rounds the result of a step is there.
     pub(super) fn rounds_with(&self, op: &Op, inputs: &[ValueId]) -> u32 {
         let public = |&id: &ValueId| matches!(self.plan.value(id).kind, Kind::Public { .. });
@@ -73,6 +79,19 @@ impl Lowering<'_> {
     /// After how many rounds a value is there.
     pub(crate) fn rounds_of(&self, id: ValueId) -> u32 {
         self.rounds.get(&id).copied().unwrap_or(0)
+    }
+
+    /// A value that is truncated before a product: one that waits keeps what any operand may have.
+    fn shorter(&mut self, x: &Secret) -> Result<Secret, Refusal> {
+        if !self.waiting.contains(&x.id) || self.frac_of(x) <= self.frac() + SPARE_BITS {
+            return self.settle(x);
+        }
+        if let Some(done) = self.shortened.get(&x.id) {
+            return Ok(done.clone());
+        }
+        let y = self.rounded("short", x, self.frac() + SPARE_BITS)?;
+        self.shortened.insert(x.id, y.clone());
+        Ok(y)
     }
 
     /// The operands of a layer that multiplies and adds, of which those are truncated that have to
@@ -107,7 +126,7 @@ impl Lowering<'_> {
             if fits && only_factors && !waits {
                 return Ok(operands);
             }
-            operands[i] = Operand::Secret(self.settle(&x)?);
+            operands[i] = Operand::Secret(self.shorter(&x)?);
         }
     }
 }

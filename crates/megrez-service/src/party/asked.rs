@@ -90,6 +90,9 @@ fn subject(request: &Request) -> Subject {
             limits: usage.allow.iter().filter(|grant| grant.is_limited()).cloned().collect(),
             ..Subject::default()
         },
+        Request::Assist(assist) => {
+            Subject { plans: vec![Subject::plan(&assist.plan, false)], ..Subject::default() }
+        }
         Request::Discard { material } => {
             Subject { material: Some(Subject::material(material)), ..Subject::default() }
         }
@@ -118,6 +121,7 @@ impl<'a> Asked<'a> {
             Request::Stored => ("stored", None),
             Request::Allow { .. } => ("allow", None),
             Request::Discard { .. } => ("discard", None),
+            Request::Assist(assist) => ("assist", Some((assist.session, &assist.protocol))),
         };
         Asked {
             client,

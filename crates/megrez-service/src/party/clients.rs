@@ -50,14 +50,21 @@ pub(super) fn hold(shared: &ClientChannel) -> MutexGuard<'_, Channel> {
 
 /// Does long work for a client, and tells the client meanwhile that this party is alive.
 pub(super) fn alive<T>(shared: &ClientChannel, work: impl FnOnce() -> T) -> T {
+    alive_to(&[shared], work)
+}
+
+/// As [`alive`], to several.
+pub(super) fn alive_to<T>(all: &[&ClientChannel], work: impl FnOnce() -> T) -> T {
     let (done, finished) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let beat = move || {
             while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(wire::HEARTBEAT) {
                 // If somebody holds the channel, the client hears from this party or is expected to
                 // speak itself.
-                if let Ok(mut channel) = shared.channel.try_lock() {
-                    let _ = channel.keep_alive();
+                for shared in all {
+                    if let Ok(mut channel) = shared.channel.try_lock() {
+                        let _ = channel.keep_alive();
+                    }
                 }
             }
         };
@@ -142,12 +149,24 @@ impl Clients for ChannelClients<'_> {
         wire::send(&mut hold(self.channel), &Reply::MaskKey(mask_key)).map_err(client_lost)
     }
     fn data(&mut self, _: &Input, limit: usize) -> std::result::Result<Payload, SessionError> {
+        self.next(limit as u64)
+    }
+    fn output(&mut self, _: &Output, share: Payload) -> std::result::Result<(), SessionError> {
+        let mut channel = hold(self.channel);
+        wire::send(&mut channel, &Reply::Share).map_err(client_lost)?;
+        channel.send(share.as_bytes()).map_err(|e| client_lost(e.into()))
+    }
+}
+
+impl ChannelClients<'_> {
+    /// The next message of the client, of at most `limit` bytes.
+    pub(super) fn next(&mut self, limit: u64) -> std::result::Result<Payload, SessionError> {
         // A session that fails meanwhile must not wait for its client; who had to wait for it need
         // not have spoken.
         let since = Instant::now();
         loop {
             let mut channel = hold(self.channel);
-            match channel.recv_within(limit as u64, SESSION_CHECK).map_err(|e| client_lost(e.into()))? {
+            match channel.recv_within(limit, SESSION_CHECK).map_err(|e| client_lost(e.into()))? {
                 Some(data) => return Ok(data),
                 None if channel.silent().min(since.elapsed()) > self.channel.idle_timeout => {
                     let what = format!("the client was silent for {} s", self.channel.idle_timeout.as_secs());
@@ -161,10 +180,5 @@ impl Clients for ChannelClients<'_> {
             }
             self.network.flush()?;
         }
-    }
-    fn output(&mut self, _: &Output, share: Payload) -> std::result::Result<(), SessionError> {
-        let mut channel = hold(self.channel);
-        wire::send(&mut channel, &Reply::Share).map_err(client_lost)?;
-        channel.send(share.as_bytes()).map_err(|e| client_lost(e.into()))
     }
 }

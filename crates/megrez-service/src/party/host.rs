@@ -42,6 +42,8 @@ pub struct Policy {
     pub models: Models,
     /// Public weights.
     pub weights: megrez_weights::Folder,
+    /// Where other replicas of this party listen, who deal with shards of its jobs.
+    pub replicas: Vec<String>,
     /// What is allowed, and how much at a time, to begin with.
     pub settings: Settings,
     /// Where requests are written down; `None` where the only client has started the party.

@@ -139,6 +139,8 @@ impl Rights {
             | Request::Remove { .. }
             | Request::Discard { .. }
             | Request::Stored => return Ok(()),
+            // No client asks for it; the party that does is looked at where it is done.
+            Request::Assist(_) => return Ok(()),
             Request::Train(train) => {
                 let keep = train.job.keep.as_ref().map(|keep| &keep.model);
                 (Right::Train, Some(&train.job.protocol), keep, train.job.epochs())
@@ -262,6 +264,7 @@ mod tests {
             data: vec![],
             start: String::new(),
             stages: vec![Stage { step: vec![], epochs: 1 }],
+            shards: None,
             rows: vec![],
             opened: vec![],
             keep,

@@ -171,6 +171,8 @@ impl Service {
     fn client(&self, name: &PeerName, channel: Channel, log: &Log) {
         let client = match name {
             PeerName::Client(client) => client.as_str(),
+            // No client's name has a blank in it.
+            PeerName::Party(party) if *party == self.host.endpoint.me() => "this party",
             PeerName::Party(_) => "",
         };
         let about = |event, message| Event { client: Some(client), ..Event::new(event, message) };
@@ -311,6 +313,7 @@ impl Service {
                 permitted.and_then(|()| self.allow(asked, &usage, &signature, channel))
             }
             Request::Discard { material } => permitted.and_then(|()| self.discard(asked, material, channel)),
+            Request::Assist(assist) => self.assist(asked, &assist, channel),
         }
     }
 

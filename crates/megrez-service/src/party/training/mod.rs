@@ -4,6 +4,7 @@
 mod entries;
 mod files;
 mod run;
+mod shards;
 
 pub(super) use entries::Training;
 
@@ -315,7 +316,8 @@ fn memory(work: &Work, job: &Job) -> u64 {
     let row = |value: &Value| value.shape.elements() / work.batch;
     let rows =
         work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
-    let step = work.steps.iter().map(|step| Host::memory_streamed(&job.protocol, step)).max().unwrap_or(0);
+    let plans = work.steps.iter().chain(&work.shard);
+    let step = plans.map(|plan| Host::memory_streamed(&job.protocol, plan)).max().unwrap_or(0);
     step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
 }
 
@@ -324,7 +326,9 @@ impl Service {
     /// a say in it have approved this very job.
     fn accepted(&self, train: &Train) -> Result<Ready> {
         let (host, job) = (&self.host, &train.job);
-        job.stages.iter().try_for_each(|stage| host.affordable(&stage.step).map(drop))?;
+        let plans = job.stages.iter().map(|stage| &stage.step);
+        let plans = plans.chain(job.shards.iter().map(|shards| &shards.plan));
+        plans.into_iter().try_for_each(|plan| host.affordable(plan).map(drop))?;
         let work = job.check()?;
         let (needs, has) = (memory(&work, job), host.settings.get().capacity.memory());
         if needs > has {

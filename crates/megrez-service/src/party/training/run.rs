@@ -3,6 +3,8 @@
 
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
+use super::shards::{self, Helper, Sharded};
+use crate::party::clients::alive_to;
 use crate::party::host::{Host, hash};
 use crate::party::opened::StoredModel;
 use crate::party::stored::{ModelFile, ModelHeader, forbidden};
@@ -48,7 +50,7 @@ pub(super) struct TrainJob<'a> {
 
 /// What is opened waits with the party for whom it is meant; a job asks no client for anything.
 #[derive(Default)]
-struct Outbox(Vec<(String, String, Vec<u8>)>);
+pub(super) struct Outbox(Vec<(String, String, Vec<u8>)>);
 
 impl Clients for Outbox {
     fn mask_key(&mut self, input: &Input, _: Vec<u8>) -> std::result::Result<(), SessionError> {
@@ -311,7 +313,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
 
     fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
         let (job, work) = (&self.train.job, self.work);
-        for step in &work.steps {
+        for step in work.steps.iter().chain(&work.shard) {
             check(&suite, step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         }
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
@@ -332,59 +334,26 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             _ => checkpoint.state::<S>(party.device(), &self.state()?)?,
         };
         let joined = self.join(&suite, party)?;
+        let helpers = shards::helpers(self.host, self.train, party)?;
         let seed = common_name(party, "order")?;
         party.barrier("job-begun")?;
         running.epoch.store(checkpoint.epoch, Ordering::Release);
         (self.begun)();
-        // Two runs came before the first step.
-        let mut run = 2;
-        if checkpoint.epoch > 0 {
-            // A party may have failed between sealing and opening.
-            self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
-            run += 1;
+        let epochs = || {
+            self.epochs(
+                &suite,
+                party,
+                (&running, &folder),
+                &helpers,
+                (&mut checkpoint, &mut state),
+                (&joined, &seed),
+            )
+        };
+        if alive_to(&shards::channels(&helpers), epochs)? == End::Stopped {
+            shards::dismiss(&helpers);
+            return Ok(End::Stopped);
         }
-        while checkpoint.epoch < job.epochs() {
-            let epoch = checkpoint.epoch + 1;
-            let missing = || Error::of(ErrorKind::Internal, "no plan for an epoch");
-            let plan = work.step(job, epoch).ok_or_else(missing)?;
-            let rows = work.steps(job) as usize * work.batch;
-            // Where one batch has all rows, what lasts may be of rows: they stay where they are.
-            let whole = rows == work.batch && rows == job.all_rows();
-            let order = if whole { (0..rows).collect() } else { order(&seed, epoch, rows) };
-            let mut batches = order.chunks_exact(work.batch);
-            let mut cut = |party: &mut Party<AnyDevice>, run: u32| {
-                batches.next().map(|batch| self.cut(&suite, party, &joined, batch, run)).transpose()
-            };
-            let (mut batch, mut made) = (cut(party, run)?, None);
-            for step in 0.. {
-                let Some(rows) = batch else { break };
-                if Self::stops(&running, party, run)? {
-                    return Ok(End::Stopped);
-                }
-                state.extend(rows);
-                let after = run
-                    .checked_add(1)
-                    .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
-                batch = cut(party, after)?;
-                // Nothing is made ahead over the end of an epoch, which the parties seal first.
-                let next = batch.as_ref().map(|rows| (plan, after, rows));
-                let turn = Turn { plan, run, made };
-                let mut nobody = Outbox::default();
-                made = run_again(&suite, turn, party, &mut state, &mut nobody, next)?.1;
-                run = after;
-                running.step.store(step + 1, Ordering::Release);
-            }
-            let tag = common_name(party, "checkpoint")?;
-            work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
-            (checkpoint.epoch, checkpoint.tag) = (epoch, tag);
-            checkpoint.fill::<S>(party.device(), &state)?;
-            folder.keep(&checkpoint)?;
-            party.barrier("checkpoint")?;
-            self.tell(&suite, party, &folder, &mut checkpoint, &mut state, run)?;
-            run += 1;
-            running.step.store(0, Ordering::Release);
-            running.epoch.store(epoch, Ordering::Release);
-        }
+        shards::dismiss(&helpers);
         let tag = checkpoint.tag;
         self.store::<S>(party, &state, tag)?;
         Ok(End::Done)
@@ -392,6 +361,83 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
 }
 
 impl TrainJob<'_> {
+    /// The epochs that are left, up to the last one's checkpoint.
+    fn epochs<S: Suite>(
+        &self,
+        suite: &S,
+        party: &mut Party<S::Device>,
+        (running, folder): (&Running, &Folder),
+        helpers: &[Helper],
+        (checkpoint, state): (&mut Checkpoint, &mut Stored<S>),
+        (joined, seed): (&Stored<S>, &[u8; 16]),
+    ) -> Result<End> {
+        let (job, work) = (&self.train.job, self.work);
+        // Two runs came before the first step.
+        let mut run = 2;
+        if checkpoint.epoch > 0 {
+            // A party may have failed between sealing and opening.
+            self.tell(suite, party, folder, checkpoint, state, run)?;
+            run += 1;
+        }
+        while checkpoint.epoch < job.epochs() {
+            let epoch = checkpoint.epoch + 1;
+            let missing = || Error::of(ErrorKind::Internal, "no plan for an epoch");
+            let plan = work.step(job, epoch).ok_or_else(missing)?;
+            let rows = work.steps(job) as usize * work.all_batch();
+            // Where one batch has all rows, what lasts may be of rows: they stay where they are.
+            let whole = rows == work.batch && rows == job.all_rows();
+            let order = if whole { (0..rows).collect() } else { order(seed, epoch, rows) };
+            let mut sharded = Sharded::new(suite, work, helpers);
+            let runs = sharded.as_ref().map_or(1, Sharded::runs);
+            let mut batches = order.chunks_exact(work.all_batch());
+            // A set of rows for each shard.
+            let mut cut = |party: &mut Party<S::Device>, run: u32| -> Result<Option<Vec<Stored<S>>>> {
+                let Some(batch) = batches.next() else { return Ok(None) };
+                let shards = (run..).zip(batch.chunks_exact(work.batch));
+                shards
+                    .map(|(run, shard)| self.cut(suite, party, joined, shard, run))
+                    .collect::<Result<_>>()
+                    .map(Some)
+            };
+            let (mut batch, mut made) = (cut(party, run)?, None);
+            for step in 0.. {
+                let Some(rows) = batch else { break };
+                if Self::stops(running, party, run)? {
+                    return Ok(End::Stopped);
+                }
+                let after = run
+                    .checked_add(runs)
+                    .filter(|after| after.checked_add(runs).is_some())
+                    .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
+                batch = cut(party, after)?;
+                // Nothing is made ahead over the end of an epoch, which the parties seal first.
+                if let Some(sharded) = &mut sharded {
+                    sharded.step(party, state, plan, (&rows, batch.as_deref()), run)?;
+                } else {
+                    rows.into_iter().for_each(|rows| state.extend(rows));
+                    let next = batch.as_ref().and_then(|next| next.first());
+                    let masks = |input: &Input| next?.get(&input.name).map(|(masks, _)| masks.clone());
+                    let next = next.map(|_| (plan, after, &masks as &dyn Fn(&Input) -> Option<S::Masks>));
+                    let turn = Turn { plan, run, made };
+                    made = run_again(suite, turn, party, state, &mut Outbox::default(), next)?.1;
+                }
+                run = after;
+                running.step.store(step + 1, Ordering::Release);
+            }
+            let tag = common_name(party, "checkpoint")?;
+            work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
+            (checkpoint.epoch, checkpoint.tag) = (epoch, tag);
+            checkpoint.fill::<S>(party.device(), state)?;
+            folder.keep(checkpoint)?;
+            party.barrier("checkpoint")?;
+            self.tell(suite, party, folder, checkpoint, state, run)?;
+            run += 1;
+            running.step.store(0, Ordering::Release);
+            running.epoch.store(epoch, Ordering::Release);
+        }
+        Ok(End::Done)
+    }
+
     /// All that lasts, whether the step reads it or only the kept model does.
     fn state(&self) -> Result<Vec<(String, Value)>> {
         let (_, start) = self.stored[self.stored.len() - 1].header.values()?;
@@ -499,7 +545,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
     let size = |v: &Value| v.shape.elements();
     let rows = work.rows.iter().map(|(_, v)| (size(v) / work.batch).saturating_mul(job.all_rows()));
     let more: Vec<usize> = rows.chain(values.iter().map(|(_, v)| size(v))).collect();
-    for step in &work.steps {
+    for step in work.steps.iter().chain(&work.shard) {
         host.room_for(step.values.iter().map(size).chain(more.iter().copied()))?;
     }
     let Some(keep) = &job.keep else { return Ok(None) };
