@@ -204,6 +204,7 @@ class Cluster:
         *,
         epochs: int = 1,
         batch: int = 32,
+        shards: int = 1,
         rate: float | str = "2^-4",
         optimizer: Literal["sgd", "adam", "amsgrad"] = "sgd",
         momentum: float | None = None,
@@ -233,6 +234,8 @@ class Cluster:
             y: class numbers, or a row of numbers for each row.
             epochs: how often every row is learnt from.
             batch: rows of a step. Rows that fill no batch are left out of an epoch.
+            shards: the rows of a step come in so many shards of one size, with which the replicas of the
+                parties deal at the same time; without replicas one after the other, in less memory.
             rate: c·2^-k with c below 16: `"2^-4"`, `0.125`.
             optimizer: how weights follow their gradients. Adam and AMSGrad cost several times as much.
             momentum: a multiple of 1/256 below 1; by default 0, of Adam and AMSGrad 230/256.
@@ -256,6 +259,8 @@ class Cluster:
             wait: wait until the job has ended, or return at once.
 
         """
+        if shards < 1:
+            raise _native.InvalidError("shards is at least 1")
         given, _ = arrays(x, list(model.inputs))
         labels, _ = arrays(y, ["y"])
         name = keep or f"trained-{secrets.token_hex(8)}"
@@ -265,7 +270,7 @@ class Cluster:
             [*given, *labels],
             (loss, str(rate), momentum, str(weight_decay), halve_every or 0, optimizer),
             list(only),
-            (batch, epochs, rehearse, None if epsilon is None else (epsilon, delta, clip)),
+            (batch, shards, epochs, rehearse, None if epsilon is None else (epsilon, delta, clip)),
             (name, list(allow), [model.batch] if batches is None else list(batches)),
         )
         training = Training(self, bytes(job), name, epochs, own, callbacks, progress)

@@ -32,7 +32,7 @@ def begin(
     data: Sequence[_Array],
     how: tuple[str, str, float | None, str, int, str],
     only: Sequence[str],
-    size: tuple[int, int, int, tuple[float, float, float] | None],
+    size: tuple[int, int, int, int, tuple[float, float, float] | None],
     kept: tuple[str, Sequence[str], Sequence[int]],
 ) -> tuple[bytes, list[str]]: ...
 def boost(

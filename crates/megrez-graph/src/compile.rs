@@ -257,6 +257,7 @@ fn lower_each(
         false => vec![false; graph.nodes.len()],
     };
     truncate.iter_mut().zip(&spared).for_each(|(truncate, spared)| *truncate &= !spared);
+    let goes_on = passes::truncation::goes_on(graph);
     let mut cx = Lowering::new(options);
     cx.slack = slack;
     let mut secrets: HashMap<Id, Secret> = HashMap::new();
@@ -301,6 +302,7 @@ fn lower_each(
         cx.enter(&node.name);
         cx.coarser = coarser.get(&n).copied().unwrap_or(0);
         cx.spares = spared[n];
+        cx.goes_on = goes_on[n];
         cx.leaving = left_for.contains(&node.output).then(Vec::new);
         cx.given = needed(node).and_then(|id| left.get(&id).cloned()).unwrap_or_default();
         cx.operands = operands

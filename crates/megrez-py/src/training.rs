@@ -26,16 +26,21 @@ pub fn begin<'py>(
     data: Vec<Given<'py>>,
     how: (String, String, Option<f64>, String, u32, String),
     only: Vec<String>,
-    size: (usize, u32, usize, Option<(f64, f64, f32)>),
+    size: (usize, NonZeroU32, u32, usize, Option<(f64, f64, f32)>),
     kept: (String, Vec<String>, Vec<usize>),
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
     let (
         (loss, rate, momentum, decay, halve_every, optimiser),
-        (batch, epochs, rehearsed, private),
+        (batch, shards, epochs, rehearsed, private),
         (keep, allow, batches),
     ) = (how, size, kept);
     if batch == 0 || epochs == 0 {
         return Err(refused("batch and epochs are at least 1"));
+    }
+    let whole = batch;
+    let batch = batch / shards.get() as usize;
+    if batch == 0 || whole % shards.get() as usize != 0 {
+        return Err(refused(format!("a step of {whole} rows is not {shards} shards of one size")));
     }
     let (job, protocol, net) = (cluster.job()?, cluster.protocol_name(), cluster.net());
     model.model(&protocol)?;
@@ -52,7 +57,7 @@ pub fn begin<'py>(
     let privacy = |(epsilon, delta, clip)| Budget { epsilon, delta }.privacy(clip, epochs);
     let privacy = private.map(privacy).transpose().map_err(error)?;
     let halve_every = NonZeroU32::new(halve_every);
-    let learning = Learning { loss, trained, optimiser, halve_every, privacy };
+    let learning = Learning { loss, trained, optimiser, halve_every, privacy, shards };
     let graphs = model.graphs([vec![batch], batches].concat());
     let work = move |_: &_| -> Result<_> {
         let (mut graphs, recipe) = graphs()?;

@@ -173,14 +173,14 @@ impl Lowering<'_> {
     ) -> Result<Vec<Operand>, Refusal> {
         let scale = layer.scale().with(self.options.activations);
         let waits = |operand: &Operand| operand.secret().is_ok_and(|x| self.waiting.contains(&x.id));
-        let spares = self.spares || operands.iter().any(waits);
+        let spares = self.spares || (self.goes_on && operands.iter().any(waits));
         if spares && layer.multilinear() && self.coarser == 0 {
             return self.spared(operands, layer);
         }
         let limit = self.frac() + SPARE_BITS;
         let settle = |operand| match operand {
             Operand::Secret(x) if scale == Scale::Product && self.frac_of(&x) > limit => {
-                Ok(Operand::Secret(self.settle(&x)?))
+                Ok(Operand::Secret(self.shorter(&x)?))
             }
             operand => Ok(operand),
         };

@@ -77,6 +77,8 @@ pub struct Lowering<'a> {
     /// Whether the current layer's result may have any number of fraction bits, and truncations
     /// before it are spared.
     pub(crate) spares: bool,
+    /// Whether a product reads what follows from the current layer before the weights move.
+    pub(crate) goes_on: bool,
     /// What the current layer leaves beside its result, if a later one needs it.
     pub(crate) leaving: Option<Vec<Secret>>,
     /// What an earlier layer has left for the current one.
@@ -117,6 +119,7 @@ impl<'a> Lowering<'a> {
             coarser: 0,
             rounds: HashMap::new(),
             spares: false,
+            goes_on: false,
             leaving: None,
             given: vec![],
         }

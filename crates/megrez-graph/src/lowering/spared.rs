@@ -82,7 +82,7 @@ impl Lowering<'_> {
     }
 
     /// A value that is truncated before a product: one that waits keeps what any operand may have.
-    fn shorter(&mut self, x: &Secret) -> Result<Secret, Refusal> {
+    pub(super) fn shorter(&mut self, x: &Secret) -> Result<Secret, Refusal> {
         if !self.waiting.contains(&x.id) || self.frac_of(x) <= self.frac() + SPARE_BITS {
             return self.settle(x);
         }

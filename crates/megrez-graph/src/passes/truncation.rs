@@ -14,6 +14,7 @@
 //! nothing about the weights.
 
 use crate::graph::Graph;
+use crate::layers::UPDATE;
 use crate::options::CompileOptions;
 use crate::scale::Scale;
 
@@ -65,6 +66,21 @@ pub fn spared(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
         spared[n] = !all.is_empty() && !graph.is_output(value) && all.iter().all(takes);
     }
     spared
+}
+
+/// For each node, whether a product reads what follows from it before the weights move: there a round
+/// more would be one on the longest way.
+pub fn goes_on(graph: &Graph) -> Vec<bool> {
+    let readers = graph.readers();
+    let mut goes_on = vec![false; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate().rev() {
+        goes_on[n] = readers[node.output.0].iter().any(|&reader| {
+            let read_by = &graph.nodes[reader];
+            let multiplies = matches!(read_by.layer.scale(), Scale::Product | Scale::ShrinksThenProduct);
+            read_by.op != UPDATE && (multiplies || goes_on[reader])
+        });
+    }
+    goes_on
 }
 
 /// The node after which the product of node `start` is truncated; `None` if it never is, or by its

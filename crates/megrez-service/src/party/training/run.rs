@@ -3,7 +3,7 @@
 
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
-use super::shards::{self, Helper, Sharded};
+use super::shards::{self, Replica, Sharded};
 use crate::party::clients::alive_to;
 use crate::party::host::{Host, hash};
 use crate::party::opened::StoredModel;
@@ -334,7 +334,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
             _ => checkpoint.state::<S>(party.device(), &self.state()?)?,
         };
         let joined = self.join(&suite, party)?;
-        let helpers = shards::helpers(self.host, self.train, party)?;
+        let replicas = shards::replicas(self.host, self.train, party)?;
         let seed = common_name(party, "order")?;
         party.barrier("job-begun")?;
         running.epoch.store(checkpoint.epoch, Ordering::Release);
@@ -344,16 +344,16 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
                 &suite,
                 party,
                 (&running, &folder),
-                &helpers,
+                &replicas,
                 (&mut checkpoint, &mut state),
                 (&joined, &seed),
             )
         };
-        if alive_to(&shards::channels(&helpers), epochs)? == End::Stopped {
-            shards::dismiss(&helpers);
+        if alive_to(&shards::channels(&replicas), epochs)? == End::Stopped {
+            shards::dismiss(&replicas);
             return Ok(End::Stopped);
         }
-        shards::dismiss(&helpers);
+        shards::dismiss(&replicas);
         let tag = checkpoint.tag;
         self.store::<S>(party, &state, tag)?;
         Ok(End::Done)
@@ -367,7 +367,7 @@ impl TrainJob<'_> {
         suite: &S,
         party: &mut Party<S::Device>,
         (running, folder): (&Running, &Folder),
-        helpers: &[Helper],
+        replicas: &[Replica],
         (checkpoint, state): (&mut Checkpoint, &mut Stored<S>),
         (joined, seed): (&Stored<S>, &[u8; 16]),
     ) -> Result<End> {
@@ -387,7 +387,7 @@ impl TrainJob<'_> {
             // Where one batch has all rows, what lasts may be of rows: they stay where they are.
             let whole = rows == work.batch && rows == job.all_rows();
             let order = if whole { (0..rows).collect() } else { order(seed, epoch, rows) };
-            let mut sharded = Sharded::new(suite, work, helpers);
+            let mut sharded = Sharded::new(suite, work, replicas);
             let runs = sharded.as_ref().map_or(1, Sharded::runs);
             let mut batches = order.chunks_exact(work.all_batch());
             // A set of rows for each shard.

@@ -40,7 +40,7 @@ type Masks<S> = HashMap<String, <S as Sharing>::Masks>;
 type Encoded = Vec<(String, Vec<u8>)>;
 
 /// Another replica of this party, which deals with shards.
-pub(super) struct Helper {
+pub(super) struct Replica {
     address: String,
     channel: ClientChannel,
 }
@@ -107,12 +107,12 @@ fn decoded<S: Suite>(device: &S::Device, encoded: Encoded) -> Result<Stored<S>> 
     encoded.into_iter().map(decode).collect()
 }
 
-impl Helper {
+impl Replica {
     /// Connects to the same party of another replica.
     fn reach(host: &Host, address: &str) -> Result<Self> {
         let me = PeerName::party(host.endpoint.me())?;
         let channel = dial(address, &host.endpoint.identity(), &me, wire::PATIENCE)?;
-        Ok(Helper { address: address.into(), channel: ClientChannel::new(channel, wire::PATIENCE) })
+        Ok(Replica { address: address.into(), channel: ClientChannel::new(channel, wire::PATIENCE) })
     }
 
     /// What it says next.
@@ -148,15 +148,15 @@ impl Helper {
 
 /// The replicas that deal with shards of a job, at all parties the same; those that cannot are left
 /// out.
-pub(super) fn helpers<D: megrez_kernels::Device>(
+pub(super) fn replicas<D: megrez_kernels::Device>(
     host: &Host,
     train: &Train,
     party: &mut Party<D>,
-) -> Result<Vec<Helper>> {
+) -> Result<Vec<Replica>> {
     let Some(shards) = &train.job.shards else { return Ok(vec![]) };
-    let mut helpers = vec![];
+    let mut replicas = vec![];
     for (number, address) in host.policy.replicas.iter().enumerate().take(shards.count as usize - 1) {
-        let reached = Helper::reach(host, address);
+        let reached = Replica::reach(host, address);
         if !all_say(party, "replica reached", reached.is_ok())? {
             continue;
         }
@@ -169,25 +169,25 @@ pub(super) fn helpers<D: megrez_kernels::Device>(
             net: train.net.clone(),
             within_s: TURN.as_secs() as u32,
         };
-        let begun = reached.and_then(|helper| helper.begins(&assist).map(|()| helper));
+        let begun = reached.and_then(|replica| replica.begins(&assist).map(|()| replica));
         if all_say(party, "replica begun", begun.is_ok())? {
-            helpers.extend(begun);
+            replicas.extend(begun);
         }
     }
-    Ok(helpers)
+    Ok(replicas)
 }
 
-/// Tells helpers that nothing comes any more.
-pub(super) fn dismiss(helpers: &[Helper]) {
-    for helper in helpers {
+/// Tells replicas that nothing comes any more.
+pub(super) fn dismiss(replicas: &[Replica]) {
+    for replica in replicas {
         // One that has gone is not missed.
-        let _ = wire::send(&mut hold(&helper.channel), &None::<&Given>);
+        let _ = wire::send(&mut hold(&replica.channel), &None::<&Given>);
     }
 }
 
-/// The channels of helpers.
-pub(super) fn channels(helpers: &[Helper]) -> Vec<&ClientChannel> {
-    helpers.iter().map(|helper| &helper.channel).collect()
+/// The channels of replicas.
+pub(super) fn channels(replicas: &[Replica]) -> Vec<&ClientChannel> {
+    replicas.iter().map(|replica| &replica.channel).collect()
 }
 
 /// The steps of a job whose rows come in shards, one after the other.
@@ -195,17 +195,17 @@ pub(super) struct Sharded<'a, S: Suite> {
     suite: &'a S,
     work: &'a Work,
     shard: &'a Plan,
-    helpers: &'a [Helper],
+    replicas: &'a [Replica],
     /// Of this triple's next shard.
     made: Option<Made<S>>,
-    /// The masks of what the helpers' next shards will give; none if they have made nothing ahead.
+    /// The masks of what the replicas' next shards will give; none if they have made nothing ahead.
     theirs: Vec<Masks<S>>,
 }
 
 impl<'a, S: Suite> Sharded<'a, S> {
-    pub(super) fn new(suite: &'a S, work: &'a Work, helpers: &'a [Helper]) -> Option<Self> {
+    pub(super) fn new(suite: &'a S, work: &'a Work, replicas: &'a [Replica]) -> Option<Self> {
         let shard = work.shard.as_ref()?;
-        Some(Sharded { suite, work, shard, helpers, made: None, theirs: vec![] })
+        Some(Sharded { suite, work, shard, replicas, made: None, theirs: vec![] })
     }
 
     /// The numbers of runs that a step takes.
@@ -215,7 +215,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
 
     /// How many machines deal with shards, this one among them.
     fn machines(&self) -> usize {
-        self.helpers.len() + 1
+        self.replicas.len() + 1
     }
 
     fn is_row(&self, name: &str) -> bool {
@@ -258,16 +258,16 @@ impl<'a, S: Suite> Sharded<'a, S> {
         let after = updates + 1;
         let given = self.all_given(party.device(), state, rows, ahead.as_deref())?;
         let (limit, own) = (most_bytes(self.shard), ahead.as_ref().map(|ahead| &ahead[0]));
-        let helpers = self.helpers;
+        let replicas = self.replicas;
         let (gathered, theirs, made) = std::thread::scope(|scope| -> Result<_> {
-            let ask = |(helper, given): (&'a Helper, Vec<Given>)| {
+            let ask = |(replica, given): (&'a Replica, Vec<Given>)| {
                 let ask = move || {
-                    given.iter().map(|given| helper.exchange(given, limit)).collect::<Result<Vec<_>>>()
+                    given.iter().map(|given| replica.exchange(given, limit)).collect::<Result<Vec<_>>>()
                 };
                 let thread = std::thread::Builder::new().name("megrez-replica".into());
                 thread.spawn_scoped(scope, ask).map_err(|e| Error::of(ErrorKind::Internal, e))
             };
-            let asked = helpers.iter().zip(given).map(ask).collect::<Result<Vec<_>>>()?;
+            let asked = replicas.iter().zip(given).map(ask).collect::<Result<Vec<_>>>()?;
             let mut gathered = vec![];
             let mut made = self.made.take();
             for of in (0..shards).step_by(self.machines()) {
@@ -352,12 +352,12 @@ impl<'a, S: Suite> Sharded<'a, S> {
         }
         let masks = self.masks(state, &rows[0])?;
         let (made, theirs) = std::thread::scope(|scope| -> Result<_> {
-            let ask = |(helper, given): (&'a Helper, Given)| {
+            let ask = |(replica, given): (&'a Replica, Given)| {
                 let thread = std::thread::Builder::new().name("megrez-replica".into());
-                let thread = thread.spawn_scoped(scope, move || helper.exchange(&given, limit));
+                let thread = thread.spawn_scoped(scope, move || replica.exchange(&given, limit));
                 thread.map_err(|e| Error::of(ErrorKind::Internal, e))
             };
-            let asked = self.helpers.iter().zip(given).map(ask).collect::<Result<Vec<_>>>()?;
+            let asked = self.replicas.iter().zip(given).map(ask).collect::<Result<Vec<_>>>()?;
             let made = Made::now(self.suite, self.shard, party, run, &|name| masks.get(name).cloned())?;
             let mut theirs = vec![];
             for asked in asked {
@@ -370,7 +370,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
         Ok(())
     }
 
-    /// What each helper is given: of its first shard the weights, too.
+    /// What each replica is given: of its first shard the weights, too.
     fn all_given(
         &self,
         device: &S::Device,
