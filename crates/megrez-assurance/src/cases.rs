@@ -155,7 +155,10 @@ pub fn of(protocol: &str) -> Vec<Case> {
         winner("winner's value", Gives::Value, false),
         winner("winner's place", Gives::OneHot, false),
         step("bits", Op::ToBits, 1),
-        bits("select", |plan, b| plan.step("step", Op::Select, &[b[0], b[4]]).ok()),
+        bits("select", |plan, b| plan.step("step", Op::SELECT, &[b[0], b[4]]).ok()),
+        bits("select, truncated", |plan, b| {
+            plan.step("step", Op::Select { truncate: 8 }, &[b[0], b[4]]).ok()
+        }),
         bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
         bits("and of two", sixth(2)),
         bits("and of three", sixth(3)),

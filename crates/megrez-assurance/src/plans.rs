@@ -267,7 +267,10 @@ impl Builder {
                     plan.value(v).shape == shape && matches!(plan.value(v).kind, Kind::Ring { .. })
                 });
                 match ring {
-                    Some(ring) if self.choices.coin() => self.push(Op::Select, &[bit, ring]),
+                    Some(ring) if self.choices.coin() => {
+                        let truncate = u32::from(self.protocol.selects_truncated && self.choices.coin());
+                        self.push(Op::Select { truncate }, &[bit, ring])
+                    }
                     _ => self.push(Op::BitToRing, &[bit]),
                 }
             }

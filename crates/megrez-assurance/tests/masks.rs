@@ -106,7 +106,7 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::ToBits => "to bits",
         Op::FromBits => "from bits",
         Op::AddBits => "addition of bits",
-        Op::Select => "selection",
+        Op::Select { .. } => "selection",
         Op::BitToRing => "bit to ring",
         Op::And => "conjunction",
         Op::Lookup(_) => "lookup",

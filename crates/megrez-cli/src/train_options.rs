@@ -259,8 +259,9 @@ pub(crate) struct AsJob {
     /// Who learns the loss of each epoch: a client, or `nobody` [default: this client].
     #[arg(long, value_name = "CLIENT")]
     pub(crate) losses_to: Option<String>,
-    /// The rows of a step come in so many shards of one size: each replica of the parties deals with
-    /// some at the same time, and their gradients are added up. Without replicas, with less memory.
+    /// The rows of a step come in so many shards of one size: each replica of the parties deals
+    /// with some at the same time, and their gradients are added up. Without replicas, with less
+    /// memory.
     #[arg(long, default_value = "1", value_name = "COUNT", requires = "cluster")]
     pub(crate) shards: NonZeroU32,
     /// Write the job here, for the owners of the rows to approve, and do not begin it.

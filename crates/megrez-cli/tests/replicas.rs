@@ -156,8 +156,8 @@ fn asked(deployment: &Deployment, party: usize, what: &str) -> usize {
     lines.lines().filter(began).count()
 }
 
-/// A step's rows in shards: two triples deal with them at the same time, one alone does the same, and
-/// both learn what a step on all rows at once learns.
+/// A step's rows in shards: two triples deal with them at the same time, one alone does the same,
+/// and both learn what a step on all rows at once learns.
 #[test]
 fn replicas_deal_with_the_shards_of_a_step() {
     let deployment = Deployment::start_replicas(2, "allow_shaping = true", &|_| {});
@@ -179,8 +179,8 @@ fn replicas_deal_with_the_shards_of_a_step() {
     close(&losses("--shards 2 --keep halves --run-batch 30"), &whole);
     assert!((3..6).all(|party| asked(&deployment, party, "assist") == 1));
     assert!((0..3).all(|party| asked(&deployment, party, "assist") == 0));
-    // Material ahead of values, where links are slow; more shards than machines; a party of the other
-    // triple is gone.
+    // Material ahead of values, where links are slow; more shards than machines; a party of the
+    // other triple is gone.
     let slow = "--net 5ms,1gbps";
     close(&losses(&format!("--shards 2 {slow}")), &whole);
     close(&losses("--shards 3"), &whole);

@@ -197,6 +197,60 @@ fn relus<D: Device>(device: &D, spec: &SignList, f: u32) -> Vec<u8> {
     sum(device, opened, output, n)
 }
 
+/// A bit times what is left of a value after `f` bits, for every value and mask; and the bits.
+fn selections<D: Device>(device: &D, f: u32, seed: u8) -> (Vec<u8>, Vec<u8>) {
+    let (m, r) = all();
+    let n = m.len();
+    let [a, choice] = [seed, seed + 1].map(|purpose| device.random_bits(&stream(purpose), n).unwrap());
+    let words = |x: &D::Buf<u64>| device.download(device.bit_times::<u8>(x, None, n).unwrap()).unwrap();
+    let a_words = words(&a);
+    let times_a = |x: &[u8]| -> Vec<u8> { x.iter().zip(&a_words).map(|(x, a)| x * a).collect() };
+    let (high, top): (Vec<u8>, Vec<u8>) = r.iter().map(|r| (r >> f, r >> 7)).unzip();
+    let (mask_bit, top_bit) = (share(device, 21, times_a(&high)), share(device, 22, times_a(&top)));
+    let bit = share(device, 20, a_words.clone());
+    let (high, top) = (share(device, 23, high), share(device, 24, top));
+    let mask = share(device, 25, r);
+    let output: [_; 2] = [26, 27].map(|purpose| device.random::<u8>(&stream(purpose), n).unwrap());
+    let m = device.upload(m).unwrap();
+    let opened = [0, 1].map(|j| {
+        let selected = Selected {
+            masked: &m,
+            mask: &mask[j],
+            choice: &choice,
+            flip: None,
+            bit: &bit[j],
+            mask_bit: &mask_bit[j],
+            truncation: Some((Truncation { bits: f, high: &high[j], top: &top[j] }, &top_bit[j])),
+            output_mask: &output[j],
+        };
+        device.open_selected(j, &selected).unwrap()
+    });
+    let bits = words(&device.xor(&[&choice, &a], false, n).unwrap());
+    (sum(device, opened, output, n), bits)
+}
+
+/// As a truncation gives it, whatever the bit's parts are: with the carry of the low bits.
+#[test]
+fn a_selection_with_a_truncation_is_right_for_every_value_and_mask() {
+    let mut seen = [0; 2];
+    for f in 1..=5 {
+        for seed in [40, 50, 60, 70] {
+            let (got, bits) = selections(&Cpu::default(), f, seed);
+            for x in -64i64..64 {
+                let row = (x as u8 as usize) << 8;
+                for (r, (&y, &bit)) in got[row..].iter().zip(&bits[row..]).take(256).enumerate() {
+                    let low = (1 << f) - 1;
+                    let carry = i64::from((x as usize).wrapping_add(r) & low < r & low);
+                    let want = if bit == 1 { (x >> f) + carry } else { 0 };
+                    assert_eq!(y, want as u8, "f = {f}, x = {x}, r = {r}, bit {bit}");
+                    seen[usize::from(bit)] += 1;
+                }
+            }
+        }
+    }
+    assert!(seen.iter().all(|&count| count > 200_000), "{seen:?}");
+}
+
 #[test]
 fn relu_is_exact_for_every_value_and_mask() {
     let spec = SignList(ListSpec::new(&SignBit { list: List::Digits(vec![4, 3]), cut: 0, bits: None }, 8));

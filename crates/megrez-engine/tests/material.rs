@@ -49,7 +49,7 @@ fn plan(n: usize) -> Plan {
     let both = step("and", Op::And, &[a, b]);
     let one = step("not", Op::Not, &[both]);
     let either = step("xor", Op::Xor, &[one, b]);
-    let chosen = step("select", Op::Select, &[either, plain]);
+    let chosen = step("select", Op::SELECT, &[either, plain]);
     let bit = step("bit", Op::BitToRing, &[either]);
     for (name, value) in
         [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut), ("largest", largest), ("key", key)]

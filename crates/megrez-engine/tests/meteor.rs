@@ -162,7 +162,7 @@ fn stored_material_computes_what_fresh_material_computes() {
         step(&format!("half{at}"), Op::View(half), &[many])
     });
     let both = step("and", Op::And, &bits);
-    let chosen = step("select", Op::Select, &[both, positive]);
+    let chosen = step("select", Op::SELECT, &[both, positive]);
     outputs.extend([chosen, step("ring", Op::BitToRing, &[both])]);
     let words = [x, y].map(|x| step(&format!("bits{}", x.0), Op::ToBits, &[x]));
     let words = step("add", Op::AddBits, &words);

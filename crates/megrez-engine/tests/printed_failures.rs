@@ -141,7 +141,7 @@ fn the_printed_maximum_is_the_minimum() {
     let combine = |a, b| Op::Combine { coefficients: vec![a, b], constant: 0 };
     let difference = plan.step("difference", combine(1, -1), &[x, y]).unwrap();
     let bit = plan.step("compare", Op::NonNegative(SignBit::FULL), &[difference]).unwrap();
-    let part = plan.step("select", Op::Select, &[bit, difference]).unwrap();
+    let part = plan.step("select", Op::SELECT, &[bit, difference]).unwrap();
     let max = plan.step("max", combine(1, 1), &[y, part]).unwrap();
     plan.output("max", "owner", max);
     let words = |f: fn((i64, i64)) -> i64| pairs().map(|pair| f(pair) as u64 & 255).collect::<Vec<u64>>();

@@ -219,7 +219,7 @@ impl Builder {
             13 => {
                 let bit = self.pick(|v| v.kind == Kind::Bit)?;
                 let y = self.pick(|v| v.shape == bit.shape && matches!(v.kind, Kind::Ring { .. }))?;
-                self.push(Op::Select, &[&bit, &y], y.size, y.error)
+                self.push(Op::SELECT, &[&bit, &y], y.size, y.error)
             }
             14 => {
                 let a = self.pick(|v| v.kind == Kind::Bit)?;

@@ -72,7 +72,7 @@ fn execute(protocol: &str, ops: &[Op], secrets: &[u8]) -> Transcript {
     // The first step is on the inputs, each other one on what came before and the last input.
     let mut z = plan.step("op0", ops[0].clone(), &ids).unwrap();
     for (i, op) in ops.iter().enumerate().skip(1) {
-        let inputs = if matches!(op, Op::Select) { vec![z, *ids.last().unwrap()] } else { vec![z] };
+        let inputs = if matches!(op, Op::Select { .. }) { vec![z, *ids.last().unwrap()] } else { vec![z] };
         z = plan.step(&format!("op{i}"), op.clone(), &inputs).unwrap();
     }
     plan.output("z", "owner", z);
@@ -151,7 +151,7 @@ fn no_party_sees_the_value_compared() {
 fn no_party_sees_the_value_selected() {
     for name in PROTOCOLS {
         let two = SignBit { bits: Some(2), cut: 6, ..SignBit::FULL };
-        let ops = [Op::NonNegative(two.clone()), Op::Select];
+        let ops = [Op::NonNegative(two.clone()), Op::SELECT];
         let runs = [0x40u8, 0xc0].map(|x| execute(name, &ops, &[x]));
         assert!(runs[0].outputs[0].iter().all(|&z| z == 0x40) && runs[1].outputs[0].iter().all(|&z| z == 0));
         indistinguishable(&format!("{name} select"), &runs, 1);

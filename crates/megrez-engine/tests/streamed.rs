@@ -24,7 +24,7 @@ fn step(of: &str) -> Plan {
     let less = Op::Combine { coefficients: vec![1], constant: -7 };
     let less = plan.step("less", less, &[product]).unwrap();
     let bit = plan.step("sign", Op::NonNegative(SignBit::FULL), &[less]).unwrap();
-    let kept = plan.step("select", Op::Select, &[bit, x]).unwrap();
+    let kept = plan.step("select", Op::SELECT, &[bit, x]).unwrap();
     let sum = Op::Combine { coefficients: vec![1, 1], constant: 0 };
     let sum = plan.step("sum", sum, &[kept, w]).unwrap();
     plan.output("y", "owner", product);

@@ -467,7 +467,7 @@ fn no_party_sees_the_secrets_in_selections_and_bits() {
     let sign = || Op::NonNegative(digits(&[4, 3], 0));
     let a = plan.step("a", sign(), &[x]).unwrap();
     let b = plan.step("b", sign(), &[y]).unwrap();
-    let chosen = plan.step("select", Op::Select, &[a, y]).unwrap();
+    let chosen = plan.step("select", Op::SELECT, &[a, y]).unwrap();
     let both = plan.step("and", Op::And, &[a, b]).unwrap();
     let ring = plan.step("ring", Op::BitToRing, &[both]).unwrap();
     let z = Op::Combine { coefficients: vec![1, 1], constant: 0 };

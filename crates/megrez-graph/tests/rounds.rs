@@ -100,8 +100,8 @@ fn a_block_is_as_near_as_the_docs_say() {
 /// the clear, with logits close to each other and far apart.
 #[test]
 fn the_gradient_of_cross_entropy_takes_few_rounds() {
-    // Far apart, powers are compared with the end of their table, unless a round is dear: then a key
-    // gives them wherever they lie. More than 16 meet in a tournament.
+    // Far apart, powers are compared with the end of their table, unless a round is dear: then a
+    // key gives them wherever they lie. More than 16 meet in a tournament.
     for (classes, largest, delay_ns, wanted) in [
         (2, 3.0f32, 0, 5..=5),
         (3, 4.0, 0, 5..=5),

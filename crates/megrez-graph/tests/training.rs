@@ -8,7 +8,7 @@ use megrez_graph::{
     Attributes, CompileOptions, Constant, Graph, Interval, RangePolicy, Tensor, calibrate, compile, models,
     plain,
 };
-use megrez_plan::{KEPT, Op};
+use megrez_plan::{KEPT, Op, Plan};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -322,10 +322,26 @@ fn a_step_is_lowered_and_backward_compares_nothing() {
         assert!(forward >= 5, "{forward}");
         let parts = [BACKWARD, "update.", "moved."];
         let backward: Vec<&Op> = steps_of(plan, &parts).collect();
-        assert!(backward.iter().any(|op| matches!(op, Op::Select)) && backward.len() > 20);
+        assert!(backward.iter().any(|op| matches!(op, Op::Select { .. })) && backward.len() > 20);
         // The root of Adam does, in the update.
         let backward = steps_of(plan, if optimiser.squares.is_some() { &[BACKWARD] } else { &parts });
         assert!(!backward.into_iter().any(compares), "backward compares");
+        // Where selections truncate, that of a ReLU's gradient does: an opening and a round less.
+        let fused = CompileOptions { selects_truncated: true, ..options.clone() };
+        let fused = compile(&step.graph, &fused).unwrap_or_else(|p| panic!("{p}"));
+        if optimiser.squares.is_none() {
+            check(&fused, &inputs, 4e-3);
+        }
+        let truncations = |plan: &Plan| {
+            let all: Vec<&Op> = steps_of(plan, &[BACKWARD]).collect();
+            let count = |is: fn(&Op) -> bool| all.iter().filter(|op| is(op)).count();
+            [
+                count(|op| matches!(op, Op::Truncate { .. })),
+                count(|op| matches!(op, Op::Select { truncate: 1.. })),
+            ]
+        };
+        let ([apart, none], [left, within]) = (truncations(plan), truncations(&fused.plan));
+        assert!(none == 0 && within >= 2 && left + within == apart, "{apart} {left} {within}");
         // With what lasts kept, nothing but the loss is opened.
         let kept = compile(&step.graph, &CompileOptions { kept: step.kept(), ..options }).unwrap();
         let opened: Vec<&str> =
@@ -437,8 +453,8 @@ fn adaptive_steps_are_their_formulas() {
     assert!(Optimiser::named("adagrad", rate("1"), None, None).is_err());
 }
 
-/// A shard is dealt with without its rows' neighbours, the update without any row, and both together
-/// are the step of all rows at once.
+/// A shard is dealt with without its rows' neighbours, the update without any row, and both
+/// together are the step of all rows at once.
 #[test]
 fn a_step_in_shards_is_the_step_of_all_its_rows() {
     let (each, shards) = (2, 3);

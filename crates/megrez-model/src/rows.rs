@@ -101,7 +101,7 @@ fn effect(op: &Op) -> Effect<'_> {
         | Op::Relu(_)
         | Op::Maximum(_)
         | Op::Lookup(_)
-        | Op::Select
+        | Op::Select { .. }
         | Op::BitToRing
         | Op::Xor
         | Op::And

@@ -108,7 +108,7 @@ fn largest(
             [only] => only,
             _ => step(plan, format!("wins{i}"), Op::And, &bits)?,
         };
-        summands.push(step(plan, format!("select{i}"), Op::Select, &[wins, value])?);
+        summands.push(step(plan, format!("select{i}"), Op::SELECT, &[wins, value])?);
     }
     if floor.is_none() {
         summands.push(x[x.len() - 1]);

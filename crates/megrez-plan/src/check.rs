@@ -75,6 +75,9 @@ impl SignBit {
 }
 
 impl Op {
+    /// A selection without a truncation.
+    pub const SELECT: Op = Op::Select { truncate: 0 };
+
     /// The type of the result on inputs of these types, on a ring of `ring` bits.
     pub(crate) fn output(&self, inputs: &[&Value], ring: u32) -> Result<Value, Mistake> {
         let value = match self {
@@ -300,13 +303,16 @@ impl Op {
                 }
                 a
             }
-            Op::Select => {
+            Op::Select { truncate } => {
                 let [b, x] = arity(inputs)?;
-                ring_input(&x)?;
-                if *bit_input(&b)? != x.shape {
+                let (shape, frac) = ring_input(&x)?;
+                if bit_input(&b)? != shape {
                     return refuse("the bit and the value differ in shape");
                 }
-                x
+                if *truncate > frac || *truncate + 2 >= ring {
+                    return refuse(format!("cannot drop {truncate} of {frac} fraction bits"));
+                }
+                Value { shape: shape.clone(), kind: Kind::Ring { frac: frac - truncate } }
             }
             Op::BitToRing => {
                 let [b] = arity(inputs)?;

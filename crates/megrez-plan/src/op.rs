@@ -102,8 +102,12 @@ pub enum Op {
     FromBits,
     /// x + y modulo 2^n of two values whose n ≥ 2 bits lie along the first dimension, lowest first.
     AddBits,
-    /// bit · x for a secret bit and a secret ring value of one shape.
-    Select,
+    /// bit · x for a secret bit and a secret ring value of one shape; x / 2^`truncate` in its
+    /// place, as a truncation gives it, where that is not 0.
+    Select {
+        /// The fraction bits that are dropped, for |x| < 2^(ℓ−2).
+        truncate: u32,
+    },
     /// A secret bit as the ring value 0 or 1 (no fraction bits).
     BitToRing,
     /// a ⊕ b of secret bits.

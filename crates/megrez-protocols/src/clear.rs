@@ -385,18 +385,23 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Winner<'a> {
     }
 }
 
-/// b·x, or the bit as 0 or 1.
-pub struct Select<'a>(&'a Shape);
+/// b·x, truncated or not, or the bit as 0 or 1.
+pub struct Select<'a>(u32, &'a Shape);
 
 impl<'a, W: Word, D: Device> Plain<'a, W, D> for Select<'a> {
     fn of(call: Call<'a>) -> Option<Self> {
-        matches!(call.op, Op::Select | Op::BitToRing).then_some(Select(call.shape()))
+        match *call.op {
+            Op::Select { truncate } => Some(Select(truncate, call.shape())),
+            Op::BitToRing => Some(Select(0, call.shape())),
+            _ => None,
+        }
     }
 
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
-        let value = x.get(1).map(|x| &x.ring().buf);
-        let z = device.bit_times(&x[0].bit().buf, value, self.0.elements())?;
-        Ok(Data::Ring(Tensor::new(self.0.clone(), z)))
+        let value = x.get(1).map(|x| each(device, self.1, x, |x| floor_shift(x, self.0))).transpose()?;
+        let value = value.as_ref().map(|value| &value.ring().buf);
+        let z = device.bit_times(&x[0].bit().buf, value, self.1.elements())?;
+        Ok(Data::Ring(Tensor::new(self.1.clone(), z)))
     }
 }
 

@@ -20,6 +20,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "mizar with the concurrent single list (MIZAR, Remark 1), for comparison",
 )
 .with_native_maximum()
+.with_truncating_selection()
 .with_lookup();
 
 /// The suite.

@@ -135,6 +135,11 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         Op::Maximum(_) => format!("{suite} has no maximum of all pairs: use --pool tournament"),
         op if is_table(op) => no_tables(suite),
         Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
+        Op::Select { truncate: 1.. } => {
+            format!(
+                "{suite} selects and truncates one after the other: the plan is another's, compile it for this protocol"
+            )
+        }
         other => format!("{suite} has no {other:?}"),
     })
 }

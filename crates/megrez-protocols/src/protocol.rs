@@ -53,6 +53,9 @@ pub struct Protocol {
     /// have.
     #[serde(rename = "sums")]
     pub deferred_resharing: bool,
+    /// Whether a selection by a secret bit truncates what it selects; plans for others do one after
+    /// the other.
+    pub selects_truncated: bool,
     /// Whether it looks up functions of one value, and winners, in tables; plans for others compare
     /// and multiply.
     pub lookup: bool,
@@ -90,6 +93,7 @@ impl Protocol {
             rings: RINGS,
             offline: true,
             native_maximum: false,
+            selects_truncated: false,
             lookup: false,
             offload: false,
             deferred_resharing: false,
@@ -108,6 +112,10 @@ impl Protocol {
 
     pub(crate) const fn with_native_maximum(self) -> Self {
         Protocol { native_maximum: true, ..self }
+    }
+
+    pub(crate) const fn with_truncating_selection(self) -> Self {
+        Protocol { selects_truncated: true, ..self }
     }
 
     pub(crate) const fn with_lookup(self) -> Self {

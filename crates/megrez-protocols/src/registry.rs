@@ -129,7 +129,7 @@ mod tests {
     struct Capabilities;
 
     impl Visitor<Reference> for Capabilities {
-        type Output = (usize, bool, bool, [bool; 2], usize, bool);
+        type Output = (usize, [bool; 3], [bool; 2], usize, bool);
 
         fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
             let value = |kind| Value { shape: [1].into(), kind };
@@ -141,6 +141,8 @@ mod tests {
             let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
             let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
             let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
+            let fine = value(Kind::Ring { frac: 1 });
+            let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
             let table =
                 megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
             let looked_up = Op::Lookup(table);
@@ -161,7 +163,7 @@ mod tests {
                 let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
                 cost.transfers.iter().any(|t| t.phase == Phase::Offline)
             });
-            (S::PARTIES, maximum, sums, lookup, factors, offline)
+            (S::PARTIES, [maximum, sums, selects], lookup, factors, offline)
         }
     }
 
@@ -170,13 +172,14 @@ mod tests {
         for p in PROTOCOLS {
             assert_eq!(p.insecure, p.level == Security::None, "{}", p.name);
             for &ring in p.rings {
-                let (parties, maximum, sums, lookup, factors, offline) =
+                let (parties, forms, lookup, factors, offline) =
                     dispatch::<Reference, _>(p.name, ring, Capabilities).expect("registered on this ring");
                 assert_eq!((parties, offline), (p.parties, p.offline), "{}", p.name);
                 // The plaintext oracle has everything; what it is asked for is what its plans are
                 // to look like.
                 if !p.insecure {
-                    assert_eq!((maximum, sums), (p.native_maximum, p.deferred_resharing), "{}", p.name);
+                    let said = [p.native_maximum, p.deferred_resharing, p.selects_truncated];
+                    assert_eq!(forms, said, "{}", p.name);
                     assert_eq!(lookup, [p.lookup, p.offload], "{}", p.name);
                 }
                 assert_eq!((lookup[0], factors), (p.lookup, p.factors), "{}", p.name);

@@ -113,14 +113,14 @@ pub struct Stage {
     pub epochs: u32,
 }
 
-/// The rows of a step in several shards of one size, whose gradients are added up. Which machines of
-/// a party deal with which of them is no part of a job.
+/// The rows of a step in several shards of one size, whose gradients are added up. Which machines
+/// of a party deal with which of them is no part of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shards {
     /// How many there are: at least two.
     pub count: u32,
-    /// The plan of one of them, in bytes: it reads rows and what lasts, and all that it gives is for
-    /// the step.
+    /// The plan of one of them, in bytes: it reads rows and what lasts, and all that it gives is
+    /// for the step.
     pub plan: Vec<u8>,
 }
 

@@ -269,8 +269,8 @@ pub struct Train {
 }
 
 /// A request of a party to another of its replicas. All parties of the one triple ask those of the
-/// other the same. After [`Reply::Begun`] the one gives [`Given`] inputs of the plan, or nothing any
-/// more, and the other [`Reply::Given`] what the plan keeps, again and again.
+/// other the same. After [`Reply::Begun`] the one gives [`Given`] inputs of the plan, or nothing
+/// any more, and the other [`Reply::Given`] what the plan keeps, again and again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assist {
     /// The session's name: it follows from that of the job's session.

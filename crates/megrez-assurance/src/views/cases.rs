@@ -135,7 +135,7 @@ pub fn name(op: &Op) -> &'static str {
         Op::ToBits => "ToBits",
         Op::FromBits => "FromBits",
         Op::AddBits => "AddBits",
-        Op::Select => "Select",
+        Op::Select { .. } => "Select",
         Op::BitToRing => "BitToRing",
         Op::Xor => "Xor",
         Op::And => "And",

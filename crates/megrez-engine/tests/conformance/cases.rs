@@ -185,7 +185,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let bits = p.step("many", op, v).unwrap();
         let both = View::broadcast(&[n].into(), &[2, n].into()).unwrap();
         let both = p.step("both", Op::View(both), v).unwrap();
-        p.step("op", Op::Select, &[bits, both]).unwrap()
+        p.step("op", Op::SELECT, &[bits, both]).unwrap()
     });
     case("compare-many/late", false, &[x(quarter)], &|p, v| {
         let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
@@ -308,7 +308,11 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     });
     case("select", false, &[x(full), y(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
-        p.step("op", Op::Select, &[b, v[1]]).unwrap()
+        p.step("op", Op::SELECT, &[b, v[1]]).unwrap()
+    });
+    case("select-truncated", true, &[x(full), y(quarter)], &|p, v| {
+        let b = bit_of(p, "bit", v[0]);
+        p.step("op", Op::Select { truncate: f }, &[b, v[1]]).unwrap()
     });
     case("bit-to-ring", false, &[x(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
@@ -446,7 +450,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let z = p.step("double", Op::Combine { coefficients: vec![2], constant: 1 }, &[z]).unwrap();
         let z = p.step("truncate", Op::Truncate { bits: f }, &[z]).unwrap();
         let b = p.step("compare", Op::NonNegative(SignBit::FULL), v).unwrap();
-        p.step("op", Op::Select, &[b, z]).unwrap()
+        p.step("op", Op::SELECT, &[b, z]).unwrap()
     });
     // Few bits, for protocols that compare no more.
     let few = SignBit { bits: Some(6), ..SignBit::FULL };
@@ -462,7 +466,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     });
     case("select/few", false, &[x(5), y(full)], &|p, v| {
         let b = few_bit(p, "bit", v[0]);
-        p.step("op", Op::Select, &[b, v[1]]).unwrap()
+        p.step("op", Op::SELECT, &[b, v[1]]).unwrap()
     });
     case("logic/few", false, &[x(5), y(5)], &|p, v| {
         let (a, b) = (few_bit(p, "a", v[0]), few_bit(p, "b", v[1]));

@@ -77,8 +77,8 @@ impl Step {
 
     /// The graph of a shard, and that of the update: the first gives, from rows and state, what the
     /// shards' gradients and losses are added up of ([`GATHERED`](Self::GATHERED) and the name of
-    /// the state, or of the loss); the second reads it of each shard, after the shard's number and a
-    /// slash, and gives the new state. `None` of a step whose rows are one batch.
+    /// the state, or of the loss); the second reads it of each shard, after the shard's number and
+    /// a slash, and gives the new state. `None` of a step whose rows are one batch.
     ///
     /// # Errors
     /// Never, of a step that was made here.

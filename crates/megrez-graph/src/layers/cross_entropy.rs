@@ -6,8 +6,8 @@
 //! a truncation. Where tables stand for functions it leaves as the product of powers and inverses
 //! that it is: a probability is at most 1, so the next product has room for their fraction bits
 //! unless its weights are large, and a truncation is needed beside it only. On the longest way the
-//! gradient then takes five rounds: two for the largest logit, and one each for powers, inverses and
-//! their product.
+//! gradient then takes five rounds: two for the largest logit, and one each for powers, inverses
+//! and their product.
 
 use super::call::Call;
 use super::exp::{Powers, decay};

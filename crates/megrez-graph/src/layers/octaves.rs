@@ -169,9 +169,9 @@ impl Octaves {
         self.polynomial(cx, x, gain, frac)
     }
 
-    /// f(x) within 2^−`bits`, with any number of fraction bits out of `fracs`, in one round; `None` if
-    /// no table is so good whose result need not be truncated. x is known to lie in its range, from
-    /// 1 on; and that follows from nothing that is secret.
+    /// f(x) within 2^−`bits`, with any number of fraction bits out of `fracs`, in one round; `None`
+    /// if no table is so good whose result need not be truncated. x is known to lie in its range,
+    /// from 1 on; and that follows from nothing that is secret.
     pub(super) fn in_one_round(
         &self,
         cx: &mut Lowering,

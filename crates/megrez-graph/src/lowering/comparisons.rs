@@ -67,7 +67,7 @@ impl Lowering<'_> {
             .collect::<Result<Vec<_>, _>>()?;
         let stacked = self.stack("differences", &differences.iter().collect::<Vec<_>>())?;
         let range = stacked.range.map(|b| b.max(-wrong));
-        let selected = self.emit("select", Op::Select, &[bits.id, stacked.id], range)?;
+        let selected = self.emit("select", Op::SELECT, &[bits.id, stacked.id], range)?;
         let shape = self.shape(x).clone();
         let mut parts = self.unstack("part", &selected, &shape)?;
         for (part, difference) in parts.iter_mut().zip(&differences) {
@@ -202,7 +202,7 @@ impl Lowering<'_> {
 
     /// bit · x; `bits` came from a comparison and has the shape of x.
     pub fn select(&mut self, name: &str, bits: &Secret, x: &Secret) -> Result<Secret, Refusal> {
-        self.emit(name, Op::Select, &[bits.id, x.id], x.range.merged().with_zero())
+        self.emit(name, Op::SELECT, &[bits.id, x.id], x.range.merged().with_zero())
     }
 
     /// Bits as the numbers 0 and 1, without fraction bits.

@@ -28,6 +28,9 @@ impl Lowering<'_> {
     /// own.
     pub(crate) fn settle_last(&mut self, x: &Secret) -> Result<Secret, Refusal> {
         let bits = self.frac_of(x).saturating_sub(self.frac());
+        if let Some(selected) = self.select_truncated(x, bits)? {
+            return Ok(selected);
+        }
         let is_relu = self.plan.steps.last().is_some_and(|s| s.output == x.id && matches!(s.op, Op::Relu(_)));
         if bits == 0 || !is_relu || self.settled.contains_key(&x.id) {
             return self.settle(x);
@@ -41,6 +44,19 @@ impl Lowering<'_> {
         self.plan.values.pop();
         let id = self.step(&step.name, fused, &step.inputs)?;
         Ok(Secret { id, range: x.range.truncated(bits) })
+    }
+
+    /// A selection that was just lowered, with a truncation of what it selects in it; `None` if it
+    /// is none, or the protocol has no such step.
+    fn select_truncated(&mut self, x: &Secret, bits: u32) -> Result<Option<Secret>, Refusal> {
+        let last = self.plan.steps.last().filter(|step| step.output == x.id && step.op == Op::SELECT);
+        let fuses = bits > 0 && self.options.selects_truncated && !self.settled.contains_key(&x.id);
+        let Some(step) = last.filter(|_| fuses).cloned() else { return Ok(None) };
+        self.admit(&step.name, x.range.clone(), self.options.ring - 2)?;
+        self.plan.steps.pop();
+        self.plan.values.pop();
+        let id = self.step(&step.name, Op::Select { truncate: bits }, &step.inputs)?;
+        Ok(Some(Secret { id, range: x.range.truncated(bits).merged().with_zero() }))
     }
 
     /// With `frac` fraction bits: truncated, or scaled up.

@@ -68,8 +68,8 @@ pub fn spared(graph: &Graph, options: &CompileOptions) -> Vec<bool> {
     spared
 }
 
-/// For each node, whether a product reads what follows from it before the weights move: there a round
-/// more would be one on the longest way.
+/// For each node, whether a product reads what follows from it before the weights move: there a
+/// round more would be one on the longest way.
 pub fn goes_on(graph: &Graph) -> Vec<bool> {
     let readers = graph.readers();
     let mut goes_on = vec![false; graph.nodes.len()];

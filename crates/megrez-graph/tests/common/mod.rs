@@ -165,9 +165,9 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             };
             Words::new(shape.clone(), (0..shape.elements()).map(largest).collect())
         }
-        Op::Select => {
+        Op::Select { truncate } => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
-            Words::new(shape, pairs.map(|(bit, w)| bit * w).collect())
+            Words::new(shape, pairs.map(|(bit, w)| bit * (w >> truncate)).collect())
         }
         // Carries of the masks as they come, now one way and now the other. What a table does not
         // hold is some value of it.

@@ -36,7 +36,9 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
         // Values that are cut before they are compared need room for two cuts.
         "maxpool" if o.sign.cut > 0 => o.sign.cut + o.sign.width(o.ring).max(3) - 3,
         "winner" => winner_data(o)?,
-        "relu" if o.truncate > 0 => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3),
+        "select-truncate" | "relu" if o.truncate > 0 || op == "select-truncate" => {
+            (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 3)
+        }
         _ => (o.sign.cut + o.sign.width(o.ring) - 2).min(o.ring - 2),
     };
     let layer = LayerOp::find(op);
@@ -66,7 +68,8 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     };
     // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it
     // cuts.
-    let truncates = matches!(op, "fixed-mul" | "fixed-matmul" | "truncate") || o.truncate > 0;
+    let truncates =
+        matches!(op, "fixed-mul" | "fixed-matmul" | "truncate" | "select-truncate") || o.truncate > 0;
     let cut = match op {
         "relu" if o.truncate == 0 => 1 << o.sign.cut,
         "maxpool" | "winner" if o.sign.cut > 0 => 2 << o.sign.cut,

@@ -23,6 +23,7 @@ pub const OPS: &[&str] = &[
     "fixed-matmul",
     "truncate",
     "select",
+    "select-truncate",
     "mux",
     "and",
     "and2",
@@ -140,12 +141,17 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
             let x = input(&mut plan, "x", &n, 2 * o.frac);
             plan.step("op", Op::Truncate { bits: o.frac }, &[x])
         }
+        "select-truncate" => {
+            let (x, y) = (input(&mut plan, "x", &n, o.frac), input(&mut plan, "y", &n, 2 * o.frac));
+            let b = plan.step("bit", sign(), &[x]).map_err(refuse)?;
+            plan.step("op", Op::Select { truncate: o.frac }, &[b, y])
+        }
         "select" | "and" | "bit-to-ring" => {
             // The bit is a comparison's; the report separates the steps.
             let x = input(&mut plan, "x", &n, o.frac);
             let b = plan.step("bit", sign(), &[x]).map_err(refuse)?;
             match canonical(op) {
-                "select" => plan.step("op", Op::Select, &[b, x]),
+                "select" => plan.step("op", Op::SELECT, &[b, x]),
                 "and" => plan.step("op", Op::And, &[b, b]),
                 _ => plan.step("op", Op::BitToRing, &[b]),
             }

@@ -442,7 +442,7 @@ fn is_known(op: &Op) -> bool {
             | Op::NonNegative(_)
             | Op::CompareMany { .. }
             | Op::Maximum(_)
-            | Op::Select
+            | Op::Select { truncate: 0 }
             | Op::BitToRing
             | Op::Xor
             | Op::And

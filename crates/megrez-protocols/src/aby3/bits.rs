@@ -102,8 +102,8 @@ pub struct Select<'a> {
 
 impl<'a, W: Word, D: Device> OnlineStep<'a, Aby3<W, D>> for Select<'a> {
     fn of(_: &Aby3<W, D>, call: Call<'a>) -> Option<Self> {
-        let answers = matches!(call.op, Op::Select | Op::BitToRing);
-        answers.then_some(Select { with_value: *call.op == Op::Select, shape: call.shape() })
+        let answers = matches!(call.op, Op::Select { truncate: 0 } | Op::BitToRing);
+        answers.then_some(Select { with_value: *call.op != Op::BitToRing, shape: call.shape() })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {

@@ -78,8 +78,8 @@ impl<'a, W: Word, D: Device> Step<'a, Alkaid<W, D>> for Select<'a> {
     type Material = Rss<Tensor<W, D>>;
 
     fn of(_: &Alkaid<W, D>, call: Call<'a>) -> Option<Self> {
-        let answers = matches!(call.op, Op::Select | Op::BitToRing);
-        answers.then_some(Select { with_value: *call.op == Op::Select, shape: call.shape() })
+        let answers = matches!(call.op, Op::Select { truncate: 0 } | Op::BitToRing);
+        answers.then_some(Select { with_value: *call.op != Op::BitToRing, shape: call.shape() })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {

@@ -43,7 +43,7 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Product<'a> {
     fn of(_: &Bicoptor<W, D>, call: Call<'a>) -> Option<Self> {
         let [x, y] = call.inputs else { return None };
         let product = match call.op {
-            Op::Select | Op::And | Op::Xor => local::Product::Elements,
+            Op::Select { truncate: 0 } | Op::And | Op::Xor => local::Product::Elements,
             _ => local::Product::of_secrets(call)?,
         };
         let operands = [&x.shape, &y.shape];

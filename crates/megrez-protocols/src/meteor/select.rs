@@ -111,7 +111,7 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
     type Material = Material<W, D>;
 
     fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        (*call.op == Op::Select).then_some(Select { shape: call.shape() })
+        (*call.op == Op::SELECT).then_some(Select { shape: call.shape() })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {

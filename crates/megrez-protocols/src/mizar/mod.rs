@@ -50,6 +50,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     "MIZAR, corrected",
 )
 .with_native_maximum()
+.with_truncating_selection()
 .with_lookup()
 .with_floats(&crate::registry::MIZAR_FLOAT);
 

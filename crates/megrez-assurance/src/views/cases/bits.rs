@@ -54,7 +54,7 @@ impl Table {
             |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]),
             move |p, v, _| {
                 let b = sign(p, "bit", v[0])?;
-                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+                Ok(vec![p.step("op", Op::SELECT, &[b, v[1]])?])
             },
         );
         self.add(
@@ -66,7 +66,7 @@ impl Table {
             |s| words(vec![s[0].max(0), bit(s[0] >= 0)]),
             move |p, v, _| {
                 let b = sign(p, "bit", v[0])?;
-                Ok(vec![p.step("op", Op::Select, &[b, v[0]])?, b])
+                Ok(vec![p.step("op", Op::SELECT, &[b, v[0]])?, b])
             },
         );
         self.add(
@@ -78,7 +78,24 @@ impl Table {
             |s| words((0..2).map(|i| if s[i] >= 0 { s[2 + i] } else { 0 }).collect()),
             move |p, v, _| {
                 let b = sign(p, "bit", v[0])?;
-                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+                Ok(vec![p.step("op", Op::SELECT, &[b, v[1]])?])
+            },
+        );
+        // Of numbers that a truncation takes, at 3 bits: −2 to 1.
+        self.add(
+            "Select",
+            "with a truncation",
+            3,
+            &[1, 1],
+            all(&(-2..2).collect::<Vec<_>>(), 2),
+            |s| {
+                let halves = [s[1] >> 1, (s[1] >> 1) + (s[1] & 1)];
+                halves.map(|half| words(vec![if s[0] >= 0 { half } else { 0 }])).concat()
+            },
+            move |p, v, _| {
+                let b = sign(p, "bit", v[0])?;
+                let x = p.step("scaled", Op::Rescale { frac: 1 }, &[v[1]])?;
+                Ok(vec![p.step("op", Op::Select { truncate: 1 }, &[b, x])?])
             },
         );
         self.add(
@@ -171,7 +188,7 @@ impl Table {
             |s| words(vec![if s[0] >= 0 { s[1] } else { 0 }]),
             move |p, v, _| {
                 let b = narrow(p, "bit", v[0])?;
-                Ok(vec![p.step("op", Op::Select, &[b, v[1]])?])
+                Ok(vec![p.step("op", Op::SELECT, &[b, v[1]])?])
             },
         );
         case.only = Some(BICOPTOR);

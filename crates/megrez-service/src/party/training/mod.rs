@@ -3,6 +3,7 @@
 
 mod entries;
 mod files;
+mod outbox;
 mod run;
 mod shards;
 

@@ -3,6 +3,7 @@
 
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
+use super::outbox::Outbox;
 use super::shards::{self, Replica, Sharded};
 use crate::party::clients::alive_to;
 use crate::party::host::{Host, hash};
@@ -12,9 +13,9 @@ use crate::training::{Job, Opened, Opening, RowSet, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_engine::{Clients, Stored, Turn, agree, agree_or, check, common_name, derive, run_again};
+use megrez_engine::{Stored, Turn, agree, agree_or, check, common_name, derive, run_again};
 use megrez_net::{Network, Payload};
-use megrez_plan::{Input, KEPT, Kind, Op, Output, Plan, PlanError, Value, ValueId, View};
+use megrez_plan::{Input, KEPT, Kind, Op, Plan, PlanError, Value, ValueId, View};
 use megrez_protocols::{Encode as _, Suite, registry};
 use megrez_session::{Error as SessionError, Party};
 use std::collections::BTreeMap;
@@ -46,23 +47,6 @@ pub(super) struct TrainJob<'a> {
     pub(super) enter: &'a dyn Fn(&[StoredModel]) -> Result<Arc<Running>>,
     /// Tells the client that the job has begun.
     pub(super) begun: &'a dyn Fn(),
-}
-
-/// What is opened waits with the party for whom it is meant; a job asks no client for anything.
-#[derive(Default)]
-pub(super) struct Outbox(Vec<(String, String, Vec<u8>)>);
-
-impl Clients for Outbox {
-    fn mask_key(&mut self, input: &Input, _: Vec<u8>) -> std::result::Result<(), SessionError> {
-        Err(SessionError::Refused(format!("a job asks nobody for `{}`", input.name)))
-    }
-    fn data(&mut self, input: &Input, _: usize) -> std::result::Result<Payload, SessionError> {
-        Err(SessionError::Refused(format!("a job asks nobody for `{}`", input.name)))
-    }
-    fn output(&mut self, output: &Output, share: Payload) -> std::result::Result<(), SessionError> {
-        self.0.push((output.name.clone(), output.recipient.clone(), share.as_bytes().to_vec()));
-        Ok(())
-    }
 }
 
 fn made(e: PlanError) -> Error {

@@ -28,7 +28,7 @@ use megrez_session::Party;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::run::Outbox;
+use super::outbox::Outbox;
 
 /// How long a replica waits for its turn: without it the job goes on.
 const TURN: Duration = Duration::from_secs(20);
@@ -232,8 +232,8 @@ impl<'a, S: Suite> Sharded<'a, S> {
         self.shard.inputs.iter().map(of).collect()
     }
 
-    /// A step on these rows, a set for each shard: runs from number `run` on. `next` are the rows of
-    /// the step after it, if one follows in this epoch.
+    /// A step on these rows, a set for each shard: runs from number `run` on. `next` are the rows
+    /// of the step after it, if one follows in this epoch.
     pub(super) fn step(
         &mut self,
         party: &mut Party<S::Device>,
@@ -306,8 +306,8 @@ impl<'a, S: Suite> Sharded<'a, S> {
         Ok(())
     }
 
-    /// The material of an update, made from the masks of what the shards will give; and the masks of
-    /// the next step's inputs. Nothing where a mask is not known before a value is.
+    /// The material of an update, made from the masks of what the shards will give; and the masks
+    /// of the next step's inputs. Nothing where a mask is not known before a value is.
     #[expect(clippy::type_complexity, reason = "what is made, and what follows from it")]
     fn ahead(
         &mut self,
