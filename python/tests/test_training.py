@@ -47,6 +47,22 @@ def test_a_model_is_trained_further_and_stays_with_the_parties(
         processes.fit(small, mirrored, labels[:60], batch=20, rehearse=1, keep=training.model)
 
 
+def test_the_shards_of_a_step_add_up(
+    processes: megrez.Cluster, small: megrez.Model, images: Array, labels: Array
+) -> None:
+    def losses(shards: int) -> list[float]:
+        x, y = images[:60], labels[:60]
+        # A step has all rows, so their order does not matter.
+        training = processes.fit(small, x, y, epochs=2, batch=60, shards=shards, rate="2^-6", rehearse=2)
+        return training.history["loss"]
+
+    assert losses(3) == pytest.approx(losses(1), abs=5e-3)
+    with pytest.raises(megrez.Error, match="shards of one size"):
+        losses(7)
+    with pytest.raises(megrez.InvalidError, match="at least 1"):
+        losses(0)
+
+
 def test_damaged_rows_are_refused_before_a_party_hears_of_them(
     processes: megrez.Cluster, small: megrez.Model, images: Array, labels: Array
 ) -> None:

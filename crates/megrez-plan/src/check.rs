@@ -309,7 +309,7 @@ impl Op {
                 if bit_input(&b)? != shape {
                     return refuse("the bit and the value differ in shape");
                 }
-                if *truncate > frac || *truncate + 2 >= ring {
+                if *truncate > 0 && (*truncate > frac || truncate.saturating_add(2) >= ring) {
                     return refuse(format!("cannot drop {truncate} of {frac} fraction bits"));
                 }
                 Value { shape: shape.clone(), kind: Kind::Ring { frac: frac - truncate } }

@@ -135,11 +135,7 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         Op::Maximum(_) => format!("{suite} has no maximum of all pairs: use --pool tournament"),
         op if is_table(op) => no_tables(suite),
         Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
-        Op::Select { truncate: 1.. } => {
-            format!(
-                "{suite} selects and truncates one after the other: the plan is another's, compile it for this protocol"
-            )
-        }
+        Op::Select { truncate: 1.. } => truncates_apart(suite),
         other => format!("{suite} has no {other:?}"),
     })
 }
@@ -156,6 +152,13 @@ pub(crate) fn is_table(op: &Op) -> bool {
 pub(crate) fn no_tables(suite: &str) -> String {
     format!(
         "{suite} looks up no tables dealt so: use --activations minimax, or a protocol that does, such as mizar"
+    )
+}
+
+/// Why a suite that truncates what it selects in a step of its own refuses to do both in one.
+pub(crate) fn truncates_apart(suite: &str) -> String {
+    format!(
+        "{suite} selects and truncates one after the other: the plan is another's, compile it for this protocol"
     )
 }
 

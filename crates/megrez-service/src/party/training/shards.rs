@@ -308,7 +308,6 @@ impl<'a, S: Suite> Sharded<'a, S> {
 
     /// The material of an update, made from the masks of what the shards will give; and the masks
     /// of the next step's inputs. Nothing where a mask is not known before a value is.
-    #[expect(clippy::type_complexity, reason = "what is made, and what follows from it")]
     fn ahead(
         &mut self,
         party: &mut Party<S::Device>,
