@@ -1,7 +1,7 @@
 //! Bits, and what goes between bits and ring elements.
 
-use super::{BICOPTOR, Table, all, bit, name, range, some, words};
-use megrez_plan::{Op, Plan, SignBit, ValueId};
+use super::{BICOPTOR, Expected, Table, all, bit, name, range, some, words};
+use megrez_plan::{List, Op, Plan, SignBit, ValueId};
 
 impl Table {
     pub(super) fn bits(&mut self) {
@@ -81,23 +81,24 @@ impl Table {
                 Ok(vec![p.step("op", Op::SELECT, &[b, v[1]])?])
             },
         );
-        // Of numbers that a truncation takes, at 3 bits: −2 to 1.
-        self.add(
+        // With a truncation of what it selects; of numbers that the comparison reads rightly.
+        let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
+        let compared = cut.clone();
+        let pairs = [-4, -2, 0, 2].into_iter().flat_map(|b| (-4..4).map(move |x| vec![b, x])).collect();
+        let case = self.add(
             "Select",
             "with a truncation",
-            3,
+            4,
             &[1, 1],
-            all(&(-2..2).collect::<Vec<_>>(), 2),
-            |s| {
-                let halves = [s[1] >> 1, (s[1] >> 1) + (s[1] & 1)];
-                halves.map(|half| words(vec![if s[0] >= 0 { half } else { 0 }])).concat()
-            },
+            pairs,
+            |s| vec![if s[0] >= 0 { Expected::Rounded { x: s[1], bits: 1 } } else { Expected::Word(0) }],
             move |p, v, _| {
-                let b = sign(p, "bit", v[0])?;
-                let x = p.step("scaled", Op::Rescale { frac: 1 }, &[v[1]])?;
-                Ok(vec![p.step("op", Op::Select { truncate: 1 }, &[b, x])?])
+                let b = p.step("bit", Op::NonNegative(compared.clone()), &v[..1])?;
+                Ok(vec![p.step("op", Op::Select { truncate: 1 }, &[b, v[1]])?])
             },
         );
+        (case.frac, case.sign) = (1, cut);
+        case.only = Some(&["mizar", "concurrent"]);
         self.add(
             "BitToRing",
             "after a comparison",
