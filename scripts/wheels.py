@@ -25,18 +25,22 @@ SYSTEM = "manylinux_2_17"
 LARGEST = 15 << 20
 # What does no work on shares, or hands it to crates below it, is half of the module and is compiled for size.
 SMALL = (
+    "megrez",
     "megrez-assurance",
     "megrez-cli",
     "megrez-engine",
     "megrez-graph",
     "megrez-lab",
     "megrez-model",
+    "megrez-net",
+    "megrez-passes",
     "megrez-report",
     "megrez-train",
     "clap_builder",
     "clap_complete",
     "clap_mangen",
     "cudarc",
+    "rustls-webpki",
     "time",
 )
 # Programs of this Python's environment.

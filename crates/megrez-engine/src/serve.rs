@@ -238,6 +238,7 @@ impl<'a, S: Suite> Turn<'a, S> {
 ///
 /// # Errors
 /// Those of [`serve`].
+#[inline(never)] // As `one_run`.
 pub fn run_again<S: Suite>(
     suite: &S,
     turn: Turn<'_, S>,
@@ -269,6 +270,7 @@ pub fn run_again<S: Suite>(
 ///
 /// # Errors
 /// If an input is not stored, or a step is not local.
+#[inline(never)] // As `one_run`.
 pub fn derive<S: Suite>(
     suite: &S,
     plan: &Plan,

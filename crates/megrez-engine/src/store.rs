@@ -207,6 +207,7 @@ pub fn decode<S: Suite>(
 }
 
 /// The bytes of a party's share of a value, sealed.
+#[inline(never)] // Once for each suite, however many callers it has.
 pub fn encode_value<S: Suite>(
     device: &S::Device,
     (masks, data): &(S::Masks, S::Data),
@@ -219,6 +220,7 @@ pub fn encode_value<S: Suite>(
 }
 
 /// Reads a share of a value back; `None` if it is damaged, or of another suite.
+#[inline(never)] // Once for each suite, however many callers it has.
 pub fn decode_value<S: Suite>(device: &S::Device, bytes: &[u8]) -> Option<(S::Masks, S::Data)> {
     let mut body = files::unseal(VALUE, bytes)?;
     let value = (S::Masks::read(device, &mut body).ok()?, S::Data::read(device, &mut body).ok()?);

@@ -38,6 +38,7 @@ impl<S: Suite> Made<S> {
     ///
     /// # Errors
     /// If a party fails.
+    #[inline(never)] // Once for each suite, however many callers it has.
     pub fn now(
         suite: &S,
         plan: &Plan,

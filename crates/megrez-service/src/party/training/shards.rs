@@ -25,7 +25,7 @@ use megrez_net::{Network, PeerName, dial};
 use megrez_plan::{Input, Plan};
 use megrez_protocols::{Encode as _, EncodeError, Sharing, Suite, registry};
 use megrez_session::Party;
-use std::collections::HashMap;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use super::outbox::Outbox;
@@ -33,8 +33,39 @@ use super::outbox::Outbox;
 /// How long a replica waits for its turn: without it the job goes on.
 const TURN: Duration = Duration::from_secs(20);
 
-/// Masks by name.
-type Masks<S> = HashMap<String, <S as Sharing>::Masks>;
+/// Masks by name: a list, since this is made once for each suite.
+type Masks<S> = Vec<(String, <S as Sharing>::Masks)>;
+
+/// The mask of this name.
+fn of_name<'a, M>(masks: &'a [(String, M)], name: &str) -> Option<&'a M> {
+    masks.iter().find(|(known, _)| known == name).map(|(_, mask)| mask)
+}
+
+/// What becomes of what replicas are asked at the same time.
+type Answers<'scope> = Vec<ScopedJoinHandle<'scope, Result<Vec<Given>>>>;
+
+/// Asks each replica one after the other of its shards, all replicas at the same time.
+fn ask<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    replicas: &'scope [Replica],
+    given: Vec<Vec<Given>>,
+    limit: u64,
+) -> Result<Answers<'scope>> {
+    let ask = |(replica, given): (&'scope Replica, Vec<Given>)| {
+        let ask = move || given.iter().map(|given| replica.exchange(given, limit)).collect();
+        let thread = std::thread::Builder::new().name("megrez-replica".into());
+        thread.spawn_scoped(scope, ask).map_err(|e| Error::of(ErrorKind::Internal, e))
+    };
+    replicas.iter().zip(given).map(ask).collect()
+}
+
+/// What they have said.
+fn heard(asked: Answers<'_>) -> Result<Vec<Vec<Given>>> {
+    asked
+        .into_iter()
+        .map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        .collect()
+}
 
 /// Shares as they are sent, by name.
 type Encoded = Vec<(String, Vec<u8>)>;
@@ -63,21 +94,17 @@ fn most_bytes(plan: &Plan) -> u64 {
     })
 }
 
-fn encoded_masks<'a, S: Suite>(
-    device: &S::Device,
-    masks: impl Iterator<Item = (&'a String, &'a S::Masks)>,
-) -> Result<Encoded>
-where
-    S::Masks: 'a,
-{
-    let encode = |(name, masks): (&String, &S::Masks)| {
+#[inline(never)] // Once for each suite, however many callers it has.
+fn encoded_masks<S: Suite>(device: &S::Device, masks: &Masks<S>) -> Result<Encoded> {
+    let encode = |(name, masks): &(String, S::Masks)| {
         let mut bytes = vec![];
         masks.write(device, &mut bytes).map_err(refused)?;
         Ok((name.clone(), bytes))
     };
-    masks.map(encode).collect()
+    masks.iter().map(encode).collect()
 }
 
+#[inline(never)] // Once for each suite, however many callers it has.
 fn decoded_masks<S: Suite>(device: &S::Device, encoded: Encoded) -> Result<Masks<S>> {
     let decode = |(name, bytes): (String, Vec<u8>)| {
         let mut input = &bytes[..];
@@ -87,6 +114,7 @@ fn decoded_masks<S: Suite>(device: &S::Device, encoded: Encoded) -> Result<Masks
     encoded.into_iter().map(decode).collect()
 }
 
+#[inline(never)] // Once for each suite, however many callers it has.
 fn encoded<S: Suite>(
     device: &S::Device,
     values: &Stored<S>,
@@ -99,6 +127,7 @@ fn encoded<S: Suite>(
     names.map(encode).collect()
 }
 
+#[inline(never)] // Once for each suite, however many callers it has.
 fn decoded<S: Suite>(device: &S::Device, encoded: Encoded) -> Result<Stored<S>> {
     let decode = |(name, bytes): (String, Vec<u8>)| {
         let value = decode_value::<S>(device, &bytes).ok_or_else(|| refused(EncodeError::Damaged))?;
@@ -226,7 +255,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
     fn masks(&self, state: &Masks<S>, rows: &Stored<S>) -> Result<Masks<S>> {
         let of = |input: &Input| {
             let name = &input.name;
-            let found = rows.get(name).map(|(masks, _)| masks).or(state.get(name));
+            let found = rows.get(name).map(|(masks, _)| masks).or(of_name(state, name));
             Ok((name.clone(), found.ok_or_else(|| lacking(name))?.clone()))
         };
         self.shard.inputs.iter().map(of).collect()
@@ -260,19 +289,12 @@ impl<'a, S: Suite> Sharded<'a, S> {
         let (limit, own) = (most_bytes(self.shard), ahead.as_ref().map(|ahead| &ahead[0]));
         let replicas = self.replicas;
         let (gathered, theirs, made) = std::thread::scope(|scope| -> Result<_> {
-            let ask = |(replica, given): (&'a Replica, Vec<Given>)| {
-                let ask = move || {
-                    given.iter().map(|given| replica.exchange(given, limit)).collect::<Result<Vec<_>>>()
-                };
-                let thread = std::thread::Builder::new().name("megrez-replica".into());
-                thread.spawn_scoped(scope, ask).map_err(|e| Error::of(ErrorKind::Internal, e))
-            };
-            let asked = replicas.iter().zip(given).map(ask).collect::<Result<Vec<_>>>()?;
+            let asked = ask(scope, replicas, given, limit)?;
             let mut gathered = vec![];
             let mut made = self.made.take();
             for of in (0..shards).step_by(self.machines()) {
                 state.extend(rows[of as usize].iter().map(|(name, value)| (name.clone(), value.clone())));
-                let masks = |input: &Input| own?.get(&input.name).cloned();
+                let masks = |input: &Input| of_name(own?, &input.name).cloned();
                 let next = own.map(|_| (self.shard, after, &masks as &dyn Fn(&Input) -> Option<S::Masks>));
                 let turn = Turn { plan: self.shard, run: run + of, made: made.take() };
                 made = run_again(self.suite, turn, party, state, &mut Outbox::default(), next)?.1;
@@ -282,9 +304,8 @@ impl<'a, S: Suite> Sharded<'a, S> {
                 }
             }
             let mut theirs = vec![];
-            for (h, asked) in (1..).zip(asked) {
-                let replies = asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                let mut masks = HashMap::new();
+            for (h, replies) in (1..).zip(heard(asked)?) {
+                let mut masks = vec![];
                 for (of, reply) in (h..shards).step_by(self.machines()).zip(replies) {
                     for (name, value) in decoded::<S>(party.device(), reply.values)? {
                         gathered.push((Work::name_of(of, &name), value));
@@ -318,19 +339,22 @@ impl<'a, S: Suite> Sharded<'a, S> {
         let Some(own) = self.made.as_ref().map(|made| made.masks(self.shard)) else {
             return Ok((None, None));
         };
-        let all = std::iter::once(own.into_iter().collect()).chain(self.theirs.drain(..));
+        let all = std::iter::once(own).chain(self.theirs.drain(..));
         for (of, gathered) in (0..).zip(all.collect::<Vec<Masks<S>>>()) {
             if gathered.len() != self.work.gathered.len() {
                 return Ok((None, None));
             }
             masks.extend(gathered.into_iter().map(|(name, mask)| (Work::name_of(of, &name), mask)));
         }
-        let made = Made::now(self.suite, update, party, run, &|name| masks.get(name).cloned())?;
+        let made = Made::now(self.suite, update, party, run, &|name| of_name(&masks, name).cloned())?;
         // What the update writes has other masks afterwards.
-        update.outputs.iter().for_each(|output| drop(masks.remove(&output.name)));
+        masks.retain(|(name, _)| update.outputs.iter().all(|output| output.name != *name));
         masks.extend(made.masks(update));
-        let known =
-            self.shard.inputs.iter().all(|input| self.is_row(&input.name) || masks.contains_key(&input.name));
+        let known = self
+            .shard
+            .inputs
+            .iter()
+            .all(|input| self.is_row(&input.name) || of_name(&masks, &input.name).is_some());
         let of = |rows: &Stored<S>| self.masks(&masks, rows);
         let ahead = next.filter(|_| known).map(|next| next.iter().map(of).collect()).transpose()?;
         Ok((Some(made), ahead))
@@ -346,25 +370,18 @@ impl<'a, S: Suite> Sharded<'a, S> {
     ) -> Result<()> {
         let (limit, mut given) = (most_bytes(self.shard), vec![]);
         for rows in &rows[1..] {
-            let masks = encoded_masks::<S>(party.device(), self.masks(state, rows)?.iter())?;
-            given.push(Given { masks, ..Given::default() });
+            let masks = encoded_masks::<S>(party.device(), &self.masks(state, rows)?)?;
+            given.push(vec![Given { masks, ..Given::default() }]);
         }
         let masks = self.masks(state, &rows[0])?;
-        let (made, theirs) = std::thread::scope(|scope| -> Result<_> {
-            let ask = |(replica, given): (&'a Replica, Given)| {
-                let thread = std::thread::Builder::new().name("megrez-replica".into());
-                let thread = thread.spawn_scoped(scope, move || replica.exchange(&given, limit));
-                thread.map_err(|e| Error::of(ErrorKind::Internal, e))
-            };
-            let asked = self.replicas.iter().zip(given).map(ask).collect::<Result<Vec<_>>>()?;
-            let made = Made::now(self.suite, self.shard, party, run, &|name| masks.get(name).cloned())?;
-            let mut theirs = vec![];
-            for asked in asked {
-                let reply = asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                theirs.push(decoded_masks::<S>(party.device(), reply.masks)?);
-            }
-            Ok((made, theirs))
+        let (made, said) = std::thread::scope(|scope| -> Result<_> {
+            let asked = ask(scope, self.replicas, given, limit)?;
+            let made = Made::now(self.suite, self.shard, party, run, &|name| of_name(&masks, name).cloned())?;
+            Ok((made, heard(asked)?))
         })?;
+        let replies = said.into_iter().flatten();
+        let theirs =
+            replies.map(|reply| decoded_masks::<S>(party.device(), reply.masks)).collect::<Result<_>>()?;
         (self.made, self.theirs) = (Some(made), theirs);
         Ok(())
     }
@@ -389,7 +406,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
                 let mut values = if of == h { weights.clone() } else { vec![] };
                 values.extend(encoded::<S>(device, &rows[of], inputs(true))?);
                 let masks = match ahead {
-                    Some(ahead) => encoded_masks::<S>(device, ahead[of].iter())?,
+                    Some(ahead) => encoded_masks::<S>(device, &ahead[of])?,
                     None => vec![],
                 };
                 given.push(Given { values, masks });
@@ -463,13 +480,13 @@ impl registry::Visitor<AnyDevice> for AssistJob<'_> {
             let ahead = decoded_masks::<S>(party.device(), masks)?;
             let mut reply = Given::default();
             if values.is_empty() {
-                made = Some(Made::now(&suite, plan, party, run, &|name| ahead.get(name).cloned())?);
+                made = Some(Made::now(&suite, plan, party, run, &|name| of_name(&ahead, name).cloned())?);
             } else {
                 stored.extend(decoded::<S>(party.device(), values)?);
                 let after: u32 = run
                     .checked_add(1)
                     .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
-                let masks = |input: &Input| ahead.get(&input.name).cloned();
+                let masks = |input: &Input| of_name(&ahead, &input.name).cloned();
                 let next = (!ahead.is_empty()).then_some((
                     plan,
                     after,
@@ -482,9 +499,7 @@ impl registry::Visitor<AnyDevice> for AssistJob<'_> {
                 run = after;
             }
             if let Some(made) = &made {
-                let masks = made.masks(plan);
-                reply.masks =
-                    encoded_masks::<S>(party.device(), masks.iter().map(|(name, masks)| (name, masks)))?;
+                reply.masks = encoded_masks::<S>(party.device(), &made.masks(plan))?;
             }
             wire::send(&mut hold(self.channel), &Reply::Given(reply))?;
         }
