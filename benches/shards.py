@@ -38,7 +38,9 @@ def triples(megrez: str, count: int) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run(
-            [megrez, "certs", "--folder", folder / "certs", "--clients", "alice"], check=True, capture_output=True
+            [megrez, "certs", "--folder", folder / "certs", "--clients", "alice"],
+            check=True,
+            capture_output=True,
         )
         addresses = free_addresses(PARTIES * count)
         by_triple = [addresses[PARTIES * i :][:PARTIES] for i in range(count)]
@@ -91,7 +93,9 @@ def seconds(megrez: str, folder: Path, epochs: int, shards: int, args: argparse.
 
 def main() -> None:
     """Measure, and print lines of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megrez", default=shutil.which("megrez") or "megrez", help="the command to measure")
     parser.add_argument("--model", default="lenet")
     parser.add_argument("--protocol", default="mizar")

@@ -31,6 +31,8 @@ class Protocol:
     """Whether it has an offline phase, whose material can be made ahead and stored."""
     native_maximum: bool
     """Whether it has a maximum of all pairs of its own."""
+    selects_truncated: bool
+    """Whether a selection by a secret bit truncates what it selects."""
     lookup: bool
     """Whether it looks up functions of one value in dealt tables."""
     offload: bool
