@@ -2,13 +2,13 @@
 //! looks for, and no number of anybody's; and what their policies let clients ask for.
 
 use megrez_device::AnyDevice;
-use megrez_net::{Config, Endpoint, Identity, PeerName, certs};
+use megrez_net::{Config, Endpoint, Identity, NetProfile, PeerName, certs, dial};
 use megrez_plan::{Input, Op, Plan};
 use megrez_service::client::{Cluster, RunOptions};
 use megrez_service::log::{Format, Level, Log, LogConfig};
 use megrez_service::party::{Capacity, Models, Policy, Service, Settings, limits};
-use megrez_service::wire::{Ahead, Source, fresh_name};
-use megrez_service::{Result, audit::verify};
+use megrez_service::wire::{self, Ahead, Assist, Reply, Request, Source, fresh_name};
+use megrez_service::{ErrorKind, Result, audit::verify};
 use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
@@ -63,6 +63,8 @@ struct Three {
     running: Vec<JoinHandle<Result<()>>>,
     addresses: Vec<String>,
     alice: Identity,
+    /// Party 1's own.
+    party: Identity,
     folder: PathBuf,
     logs: [Lines; 3],
 }
@@ -119,7 +121,8 @@ impl Three {
             running.push(std::thread::spawn(move || service.run(log)));
         }
         let alice = deployment.identity(&PeerName::client("alice").unwrap()).unwrap();
-        Three { endpoints, services, running, addresses, alice, folder, logs }
+        let party = deployment.identity(&PeerName::party(1).unwrap()).unwrap();
+        Three { endpoints, services, running, addresses, alice, party, folder, logs }
     }
 
     /// Alice runs a plan.
@@ -250,4 +253,28 @@ fn one_party_s_policy_is_enough_to_refuse() {
         assert_eq!(three.run(&mizar, &product(64)).unwrap()[0][0], [X.wrapping_mul(W); 2]);
         three.stop();
     }
+}
+
+/// Shards come from a machine of the same party: from no client, and from no other party.
+#[test]
+fn a_party_deals_with_shards_for_its_own_replicas_only() {
+    let three = Three::start("shards", [None; 3]);
+    for identity in [&three.alice, &three.party] {
+        let (me, patience) = (PeerName::party(0).unwrap(), Duration::from_secs(10));
+        let mut channel = dial(&three.addresses[0], identity, &me, patience).unwrap();
+        let assist = Assist {
+            session: fresh_name().unwrap(),
+            protocol: "mizar".into(),
+            plan: product(64).to_bytes(),
+            net: (&NetProfile::loopback()).into(),
+            within_s: 1,
+        };
+        wire::send(&mut channel, &Request::Assist(assist)).unwrap();
+        let Reply::Failed(failure) = wire::recv(&mut channel, 1 << 16).unwrap() else {
+            panic!("{} is not refused", identity.name());
+        };
+        assert_eq!(failure.kind, ErrorKind::NotPermitted);
+        assert!(failure.reason.contains("its own replicas only"), "{}", failure.reason);
+    }
+    three.stop();
 }

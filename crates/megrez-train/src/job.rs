@@ -10,7 +10,7 @@ use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_ring::decode_words;
 use megrez_service::client::{Cluster, Standing};
-use megrez_service::training::{Job, Keep, Opening, Shards, Stage, WEIGHTS};
+use megrez_service::training::{Job, Keep, MAX_SHARDS, Opening, Shards, Stage, WEIGHTS};
 use megrez_service::wire::{ModelPlan, USER, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -78,6 +78,10 @@ pub fn propose(
 ) -> Result<Proposal> {
     let client = cluster.name().to_owned();
     let (step, mut stages, mut first) = (course.step(0)?, vec![], None);
+    // Before anything is compiled for each of them.
+    if step.shards > MAX_SHARDS {
+        return Err(Error::of(ErrorKind::Invalid, format!("a step has at most {MAX_SHARDS} shards")));
+    }
     let mut shards = None;
     for (stage, epochs) in course.epochs()?.into_iter().enumerate() {
         let step = course.step(stage)?;
