@@ -12,19 +12,16 @@
 //! 2^(2q+2), and after q bits have become sticky at least q + 3 remain: a mantissa, a guard and a
 //! sticky bit.
 
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Table, mask};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Select};
+use crate::blocks::{Blocks, Table, mask};
 use crate::finish::{Class, finish, four, outside, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// |x| as an integer below 2^(p+q+1) that orders like it, in `spare` bits more, and the mantissas it is made of. From two spare
 /// bits on the exponents have to be extended as well.
-pub(crate) fn keys<B: Blocks>(
-    b: &mut B,
-    numbers: [&Float<B>; 2],
-    spare: u32,
-) -> Result<[(B::Int, B::Int); 2], B::Error> {
+pub(crate) fn keys(b: &mut AnyBlocks, numbers: [&Float; 2], spare: u32) -> Result<[(Int, Int); 2], Failure> {
     let Format { p, q } = numbers[0].format;
     let width = p + q + 1 + spare;
     let tops = numbers.map(|x| b.not(&x.zero));
@@ -43,7 +40,7 @@ pub(crate) fn keys<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn add<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn add(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     sum(b, x, y, true)
 }
 
@@ -52,11 +49,11 @@ pub fn add<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn add_cheap<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn add_cheap(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     sum(b, x, y, false)
 }
 
-fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<Float<B>, B::Error> {
+fn sum(b: &mut AnyBlocks, x: &Float, y: &Float, exact: bool) -> Result<Float, Failure> {
     let format = x.format;
     assert_eq!(format, y.format, "formats differ");
     let (q, lanes) = (format.q, x.lanes(b));
@@ -94,7 +91,7 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
 
     // v = larger·2^(q+3) ± smaller·2^(q+3−d).
     let table = Table::new(distance_bits, &[q + 5], 0, |d| vec![1 << u64::from(q + 3).saturating_sub(d)]);
-    let near = B::one(b.row(&distance, &table)?.ints);
+    let near = only(b.row(&distance, &table)?.ints);
     let step = b.sub(&b.constant(lanes, q + 5, 1), &near);
     let step = b.times(&far, &step)?;
     let factor = b.add(&near, &step);
@@ -102,15 +99,15 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
     let aligned = b.negate_if(&apart, &aligned)?;
     let sum = b.add(&b.shift(&larger, q + 3), &aligned);
 
-    let man = if exact { B::one(b.sticky(&[(&sum, q)])?) } else { b.cut(&sum, q)? };
-    let top = B::one(b.leading(&[(&man, format.exp_width())])?);
+    let man = if exact { only(b.sticky(&[(&sum, q)])?) } else { b.cut(&sum, q)? };
+    let top = only(b.leading(&[(&man, format.exp_width())])?);
     let man = b.product(Factor::unsigned(&man), Factor::unsigned(&top.scale), q + 5)?;
     let exp = b.offset(&b.add(&exp, &top.position), u64::from(q + 3).wrapping_neg());
 
     // ∞ − ∞ cancels exactly, so that it is zero and infinite at once: NaN. An exact zero of two
     // signs is +0.
     let pairs = [(&top.zero, &nan), (&top.zero, &inf), (&top.zero, &minus)];
-    let class = |b: &B, both: &[B::Bit]| Class {
+    let class = |b: &AnyBlocks, both: &[Bit]| Class {
         zero: b.union(&top.zero, &nan, &both[0]),
         special: b.union(&top.zero, &inf, &both[1]),
         inf: inf.clone(),
@@ -131,7 +128,7 @@ fn sum<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sub<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sub(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let y = y.neg(b);
     add(b, x, &y)
 }

@@ -177,11 +177,11 @@ pub const fn two_complement(x: u64, width: u32) -> u64 {
 /// A supplier of integer arithmetic on secrets. See the [module](self) for what the types hold.
 pub trait Blocks {
     /// Secret integers of one width.
-    type Int: Clone + Send + Sync;
+    type Int: Clone + Send + Sync + 'static;
     /// Secret bits.
-    type Bit: Clone + Send + Sync;
+    type Bit: Clone + Send + Sync + 'static;
     /// Why an interactive operation failed; nothing secret is in it.
-    type Error: Send;
+    type Error: Send + 'static;
 
     /// How many [`parts`](Blocks::parts) may run beside each other. Public, and the same at every
     /// party.
@@ -246,7 +246,7 @@ pub trait Blocks {
     // What everybody knows.
 
     /// The values of integers that everybody knows, if these blocks keep apart what is known:
-    /// [`Folding`](crate::Folding) does.
+    /// [`AnyBlocks`](crate::AnyBlocks) do.
     fn known<'a>(&self, _: &'a Self::Int) -> Option<&'a [u64]> {
         None
     }

@@ -5,17 +5,18 @@
 //! sign. NaN, which is stored like +∞, orders beyond everything on the side where it is not less.
 
 use crate::add::keys;
-use crate::blocks::{Blocks, Select};
+use crate::any::{AnyBlocks, Bit, Failure, Int, Select};
+use crate::blocks::Blocks;
 use crate::finish::two;
 use crate::float::{Float, choose};
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// The encoding of 1.
 const ONE: u64 = 0x3f80_0000;
 
 /// x − y as integers that order like floats, a NaN of x being +∞ and one of y −∞.
-fn difference<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Int, B::Error> {
+fn difference(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Int, Failure> {
     assert_eq!(x.format, y.format, "formats differ");
     let [(x_key, _), (y_key, _)] = keys(b, [x, y], 2)?;
     let y_sign = b.xor(&y.sign, &y.nan);
@@ -24,21 +25,21 @@ fn difference<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Int
         ints: vec![key],
         bits: vec![],
     });
-    let [x_negative, y_negative] = two(b.select(&jobs)?).map(|row| B::one(row.ints));
+    let [x_negative, y_negative] = two(b.select(&jobs)?).map(|row| only(row.ints));
     let x_key = b.sub(&x_key, &b.scale(&x_negative, 2));
     let y_key = b.sub(&y_key, &b.scale(&y_negative, 2));
     Ok(b.sub(&x_key, &y_key))
 }
 
 /// Neither is NaN.
-fn ordered<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+fn ordered(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Bit, Failure> {
     let both = b.both(&x.nan, &y.nan)?;
     Ok(b.not(&b.union(&x.nan, &y.nan, &both)))
 }
 
 /// Everybody knows that x is zero, in every lane: then the sign and flags of the other number tell
 /// how the two compare.
-fn is_nil<B: Blocks>(b: &B, x: &Float<B>) -> bool {
+fn is_nil(b: &AnyBlocks, x: &Float) -> bool {
     b.known_bits(&x.zero).is_some_and(|v| v.iter().all(|&v| v == 1))
 }
 
@@ -46,7 +47,7 @@ fn is_nil<B: Blocks>(b: &B, x: &Float<B>) -> bool {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn lt<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+pub fn lt(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Bit, Failure> {
     if is_nil(b, y) {
         let nonzero = b.not(&x.zero);
         return b.both(&x.sign, &nonzero);
@@ -63,7 +64,7 @@ pub fn lt<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn le<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+pub fn le(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Bit, Failure> {
     if is_nil(b, y) || is_nil(b, x) {
         let (number, side) = match is_nil(b, y) {
             true => (x, x.sign.clone()),
@@ -83,7 +84,7 @@ pub fn le<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B::Error> {
+pub fn eq(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Bit, Failure> {
     for (x, y) in [(x, y), (y, x)] {
         if is_nil(b, y) {
             return Ok(x.zero.clone());
@@ -91,7 +92,7 @@ pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
     }
     let d = difference(b, x, y)?;
     let ordered = ordered(b, x, y)?;
-    let same = B::one(b.is_zero(&[&d])?);
+    let same = only(b.is_zero(&[&d])?);
     b.both(&ordered, &same)
 }
 
@@ -99,7 +100,7 @@ pub fn eq<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<B::Bit, B:
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn truth<B: Blocks>(b: &mut B, bit: &B::Bit, like: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn truth(b: &mut AnyBlocks, bit: &Bit, like: &Float) -> Result<Float, Failure> {
     assert_eq!(like.format, Format::FLOAT32, "truth is a number of single precision");
     let [one, zero] = [ONE, 0].map(|bits| Float::constant(b, like.format, bits, like.lanes(b)));
     choose(b, bit, &one, &zero)
@@ -110,7 +111,7 @@ pub fn truth<B: Blocks>(b: &mut B, bit: &B::Bit, like: &Float<B>) -> Result<Floa
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn max<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn max(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let less = lt(b, x, y)?;
     let take = b.xor(&less, &y.nan);
     choose(b, &take, y, x)
@@ -121,7 +122,7 @@ pub fn max<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn min<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn min(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let greater = lt(b, y, x)?;
     let take = b.xor(&greater, &y.nan);
     choose(b, &take, y, x)
@@ -131,7 +132,7 @@ pub fn min<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn relu<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn relu(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let zero = Float::constant(b, x.format, 0, x.lanes(b));
     choose(b, &x.sign, &zero, x)
 }

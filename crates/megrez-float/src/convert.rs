@@ -1,23 +1,24 @@
 //! Conversions from and to integers and fixed point.
 
-use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Lookup, Msb, Select};
+use crate::blocks::{Blocks, Table};
 use crate::finish::{Class, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// x·2^−frac, correctly rounded, for integers x of up to 63 bits, two's complement if `signed`;
 /// `frac` is 0 for integers.
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn from_fixed<B: Blocks>(
-    b: &mut B,
-    x: &B::Int,
+pub fn from_fixed(
+    b: &mut AnyBlocks,
+    x: &Int,
     signed: bool,
     frac: u32,
     format: Format,
-) -> Result<Float<B>, B::Error> {
+) -> Result<Float, Failure> {
     let lanes = b.lanes(x);
     let (sign, size) = if signed {
         let sign = b.is_negative(x)?;
@@ -37,22 +38,22 @@ pub fn from_fixed<B: Blocks>(
 
 /// size·2^exp, correctly rounded, for an unsigned integer of at most 64 bits. `class` gets whether
 /// it is zero, and that ∧ `other` where there is one.
-pub(crate) fn rounded<B: Blocks>(
-    b: &mut B,
+pub(crate) fn rounded(
+    b: &mut AnyBlocks,
     format: Format,
-    size: &B::Int,
-    exp: &B::Int,
-    other: Option<&B::Bit>,
-    class: impl FnOnce(&B, &B::Bit, Option<&B::Bit>) -> Class<B>,
-) -> Result<Float<B>, B::Error> {
+    size: &Int,
+    exp: &Int,
+    other: Option<&Bit>,
+    class: impl FnOnce(&AnyBlocks, &Bit, Option<&Bit>) -> Class,
+) -> Result<Float, Failure> {
     let width = b.width(size);
     let position = format.exp_width().max(7);
-    let top = B::one(b.leading(&[(size, position)])?);
+    let top = only(b.leading(&[(size, position)])?);
     let man = b.product(Factor::unsigned(size), Factor::unsigned(&top.scale), width)?;
     // A mantissa, and at least a guard and a sticky bit.
     let wanted = format.man_width() + 3;
     let man = match width {
-        w if w > wanted => B::one(b.sticky(&[(&man, w - wanted)])?),
+        w if w > wanted => only(b.sticky(&[(&man, w - wanted)])?),
         w => b.shift(&man, wanted - w),
     };
     let exp = b.add(&b.low(&top.position, format.exp_width()), exp);
@@ -66,7 +67,7 @@ pub(crate) fn rounded<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn to_fixed<B: Blocks>(b: &mut B, x: &Float<B>, width: u32, frac: u32) -> Result<B::Int, B::Error> {
+pub fn to_fixed(b: &mut AnyBlocks, x: &Float, width: u32, frac: u32) -> Result<Int, Failure> {
     let Format { p, q } = x.format;
     assert!(p == 8 && width >= 3 && width + q <= 60, "a width that the format can be converted to");
     // man·2^(r + 2) with r the place of the leading bit, from a quarter up; two bits below are
@@ -78,12 +79,12 @@ pub fn to_fixed<B: Blocks>(b: &mut B, x: &Float<B>, width: u32, frac: u32) -> Re
         vec![if inside { 1 << (r + 2) } else { 0 }, u64::from(r >= i64::from(width) - 1)]
     });
     let index = b.low(&b.offset(&x.exp, bias as u64), 8);
-    let row = B::one(b.lookup(&[Lookup { index: &index, table: &table }])?);
+    let row = only(b.lookup(&[Lookup { index: &index, table: &table }])?);
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: q + 2, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let product = b.product(Factor::small(&man), Factor::small(&row.ints[0]), width + q + 2)?;
-    let size = B::one(b.round(&[(&product, q + 2)])?);
+    let size = only(b.round(&[(&product, q + 2)])?);
 
     // Rounding up may reach 2^(width−1), which only −2^(width−1) may be.
     let over = b.is_negative(&size)?;
@@ -93,7 +94,7 @@ pub fn to_fixed<B: Blocks>(b: &mut B, x: &Float<B>, width: u32, frac: u32) -> Re
     let outside = b.both(&large, &number)?;
     let inside = b.xor(&number, &outside);
     let value = b.negate_if(&x.sign, &size)?;
-    let limit = B::one(b.widen(&[(&x.sign, width)])?);
+    let limit = only(b.widen(&[(&x.sign, width)])?);
     let limit = b.offset(&limit, (1 << (width - 1)) - 1);
     let rows = b.select(&[
         Select { bit: &outside, ints: vec![&limit], bits: vec![] },

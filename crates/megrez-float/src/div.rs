@@ -5,18 +5,19 @@
 //! never equal: 2m' + 1 would divide m1·2^(q+1), yet it is odd and larger than m1's odd part. Nor
 //! does rounding ever carry: m1/m2 ≤ 2 − 1/m2.
 
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, beyond, finish, four, two};
 use crate::float::Float;
 use crate::reciprocal::reciprocal;
 use crate::scaled::{powers, scaled};
-use crate::single::Single;
+use crate::single::only;
 
 /// x / y, correctly rounded.
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn div<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn div(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     quotient(b, x, y, true)
 }
 
@@ -24,11 +25,11 @@ pub fn div<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn div_cheap<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn div_cheap(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     quotient(b, x, y, false)
 }
 
-fn quotient<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Result<Float<B>, B::Error> {
+fn quotient(b: &mut AnyBlocks, x: &Float, y: &Float, exact: bool) -> Result<Float, Failure> {
     let format = x.format;
     assert_eq!(format, y.format, "formats differ");
     if let Some(exps) = powers(b, y) {
@@ -75,7 +76,7 @@ fn quotient<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>, exact: bool) -> Re
         let product = b.product(Factor::unsigned(&odd), Factor::small(&m2), q + 3)?;
         let rest = b.sub(&product, &b.shift(&m1, q + 1));
         let tests = b.negative(&[&low, &high, &rest])?;
-        let up = B::one(b.widen(&[(&tests[2], q + 1)])?);
+        let up = only(b.widen(&[(&tests[2], q + 1)])?);
         (two(tests[..2].to_vec()), b.add(&b.low(&m, q + 1), &up))
     } else {
         (two(b.negative(&[&low, &high])?), b.low(&m, q + 1))

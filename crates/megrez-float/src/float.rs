@@ -1,6 +1,9 @@
 //! Secret floating-point numbers, and what is free on them.
 
-use crate::blocks::{Blocks, Select};
+use crate::any::{
+    AnyBlocks, Bit, Failure, Mixed, Select, secret_bits, secret_ints, supplied_bits, supplied_ints,
+};
+use crate::blocks::Blocks;
 use crate::clear::Clear;
 use crate::format::{Format, Plain};
 
@@ -8,7 +11,7 @@ use crate::format::{Format, Plain};
 ///
 /// SECFLOAT's tuple (z, s, e, m) with two more bits: the paper leaves out NaN and takes an infinity
 /// for 2^128. The three flags exclude each other, so that all their unions below are local.
-pub struct Float<B: Blocks> {
+pub struct Float<B: Blocks + ?Sized = AnyBlocks> {
     /// The format.
     pub format: Format,
     /// Is a zero.
@@ -25,7 +28,7 @@ pub struct Float<B: Blocks> {
     pub man: B::Int,
 }
 
-impl<B: Blocks> Clone for Float<B> {
+impl<B: Blocks + ?Sized> Clone for Float<B> {
     fn clone(&self) -> Self {
         Self {
             format: self.format,
@@ -39,7 +42,7 @@ impl<B: Blocks> Clone for Float<B> {
     }
 }
 
-impl<B: Blocks> Float<B> {
+impl<B: Blocks + ?Sized> Float<B> {
     /// Numbers that everybody knows.
     pub fn public(b: &B, plain: &Plain) -> Self {
         Self {
@@ -140,17 +143,56 @@ impl<B: Blocks> Float<B> {
     }
 }
 
+impl<B: Blocks> Float<B> {
+    /// A supplier's numbers in a program: nobody knows them.
+    pub fn secret(self) -> Float {
+        let Self { format, zero, inf, nan, sign, exp, man } = self;
+        let [zero, inf, nan, sign] = [zero, inf, nan, sign].map(secret_bits::<B>);
+        let [exp, man] = [exp, man].map(secret_ints::<B>);
+        Float { format, zero, inf, nan, sign, exp, man }
+    }
+}
+
+impl Float {
+    /// A program's numbers as its supplier has them, also if everybody knows them.
+    pub fn supplied<B: Blocks>(&self, b: &B) -> Float<B> {
+        let bits = |x| supplied_bits(b, x).into_owned();
+        let [zero, inf, nan, sign] = [&self.zero, &self.inf, &self.nan, &self.sign].map(bits);
+        let [exp, man] = [&self.exp, &self.man].map(|x| supplied_ints(b, x).into_owned());
+        Float { format: self.format, zero, inf, nan, sign, exp, man }
+    }
+
+    /// Numbers of a program that ran [in the clear](crate::in_the_clear).
+    #[must_use]
+    pub fn plain(&self) -> Plain {
+        self.supplied(&Clear).plain()
+    }
+}
+
+impl Plain {
+    /// These numbers for a program in the clear, as if nobody knew them.
+    #[must_use]
+    pub fn secret(&self) -> Float {
+        Float::public(&Clear, self).secret()
+    }
+}
+
+impl AnyBlocks {
+    /// Numbers as the supplier holds public ones, which a program takes for secret.
+    #[must_use]
+    pub fn secret(&self, plain: &Plain) -> Float {
+        let Float { format, zero, inf, nan, sign, exp, man } = Float::public(&self.0, plain);
+        let [zero, inf, nan, sign] = [zero, inf, nan, sign].map(Mixed::Secret);
+        Float { format, zero, inf, nan, sign, exp: Mixed::Secret(exp), man: Mixed::Secret(man) }
+    }
+}
+
 /// `bit ? yes : no`, the whole float under one selection.
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn choose<B: Blocks>(
-    b: &mut B,
-    bit: &B::Bit,
-    yes: &Float<B>,
-    no: &Float<B>,
-) -> Result<Float<B>, B::Error> {
-    let bits = |x: &Float<B>| [x.zero.clone(), x.inf.clone(), x.nan.clone(), x.sign.clone()];
+pub fn choose(b: &mut AnyBlocks, bit: &Bit, yes: &Float, no: &Float) -> Result<Float, Failure> {
+    let bits = |x: &Float| [x.zero.clone(), x.inf.clone(), x.nan.clone(), x.sign.clone()];
     let (from, to) = (bits(no), bits(yes));
     let flips: Vec<_> = from.iter().zip(&to).map(|(n, y)| b.xor(n, y)).collect();
     let (exp, man) = (b.sub(&yes.exp, &no.exp), b.sub(&yes.man, &no.man));

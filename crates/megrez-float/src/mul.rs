@@ -3,17 +3,18 @@
 //! The product of the mantissas has 2q + 2 bits; all but q + 4 of them go into a sticky bit, one
 //! comparison normalises. A power of two that everybody knows moves the exponent alone.
 
-use crate::blocks::{Blocks, Factor, Msb};
+use crate::any::{AnyBlocks, Factor, Failure, Msb};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::scaled::{powers, scaled};
-use crate::single::Single;
+use crate::single::only;
 
 /// x·y, correctly rounded.
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn mul<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn mul(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let format = x.format;
     assert_eq!(format, y.format, "formats differ");
     for (x, y) in [(x, y), (y, x)] {
@@ -28,7 +29,7 @@ pub fn mul<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
         Factor { x: &y.man, signed: false, msb: Msb::Shared(&y_top) },
         2 * format.q + 2,
     )?;
-    let man = B::one(b.sticky(&[(&product, format.q - 2)])?);
+    let man = only(b.sticky(&[(&product, format.q - 2)])?);
     let zero = (x.vanishing(b), y.vanishing(b));
     let inf = (x.unbounded(b), y.unbounded(b));
     let special = (x.special(b), y.special(b));
@@ -44,6 +45,6 @@ pub fn mul<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>,
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn square<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn square(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     mul(b, x, x)
 }

@@ -1,5 +1,6 @@
 //! The operations by name: for benchmarks, checks, lists of costs, and programs that come as data.
 
+use crate::any::{AnyBlocks, Bit, Failure, Int};
 use crate::blocks::Blocks;
 use crate::float::Float;
 use crate::format::Format;
@@ -63,18 +64,18 @@ pub const OPS: &[&str] = &[
 const FIXED: (u32, u32) = (32, 16);
 
 /// What an operation gives.
-pub enum Output<B: Blocks> {
+pub enum Output {
     /// Numbers.
-    Float(Float<B>),
+    Float(Float),
     /// Truth values.
-    Bit(B::Bit),
+    Bit(Bit),
     /// Integers.
-    Int(B::Int),
+    Int(Int),
 }
 
-impl<B: Blocks> Output<B> {
+impl Output {
     /// All lanes of all parts, of which there is one at least and all are of one kind.
-    fn concat(b: &B, parts: &[Self]) -> Self {
+    fn concat(b: &AnyBlocks, parts: &[Self]) -> Self {
         let ints = || parts.iter().filter_map(|p| if let Output::Int(x) = p { Some(x) } else { None });
         let bits = || parts.iter().filter_map(|p| if let Output::Bit(x) = p { Some(x) } else { None });
         let floats = || parts.iter().filter_map(|p| if let Output::Float(x) = p { Some(x) } else { None });
@@ -103,12 +104,7 @@ pub fn operands(op: &str) -> Option<usize> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn run<B: Blocks>(
-    op: &str,
-    b: &mut B,
-    x: &Float<B>,
-    y: &Float<B>,
-) -> Result<Option<Output<B>>, B::Error> {
+pub fn run(op: &str, b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Option<Output>, Failure> {
     let float = match op {
         "lt" => return Ok(Some(Output::Bit(lt(b, x, y)?))),
         "le" => return Ok(Some(Output::Bit(le(b, x, y)?))),
@@ -165,18 +161,13 @@ pub fn run<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn run_in_parts<B: Blocks>(
-    op: &str,
-    b: &mut B,
-    x: &Float<B>,
-    y: &Float<B>,
-) -> Result<Option<Output<B>>, B::Error> {
+pub fn run_in_parts(op: &str, b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Option<Output>, Failure> {
     let lanes = x.lanes(b);
     let size = lanes.div_ceil(b.threads()).max(WORTH);
     let parts = b.parts(lanes.div_ceil(size).max(1), |b, i| {
         let range = i * size..lanes.min((i + 1) * size);
         run(op, b, &x.slice(b, range.clone()), &y.slice(b, range))
     })?;
-    let parts: Option<Vec<Output<B>>> = parts.into_iter().collect();
+    let parts: Option<Vec<Output>> = parts.into_iter().collect();
     Ok(parts.map(|parts| Output::concat(b, &parts)))
 }

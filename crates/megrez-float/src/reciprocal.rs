@@ -5,8 +5,9 @@
 //! needs one. The start never exceeds the true value, so that residuals are not negative and their
 //! products need no comparison.
 
-use crate::blocks::{Blocks, Factor, Table, Truncate, mask};
-use crate::single::Single;
+use crate::any::{AnyBlocks, Factor, Failure, Int, Truncate};
+use crate::blocks::{Blocks, Table, mask};
+use crate::single::only;
 
 /// Fraction bits of the start.
 pub(crate) const START: u32 = 18;
@@ -41,22 +42,22 @@ pub(crate) fn lines(q: u32, f: impl Fn(f64) -> f64, derivative: impl Fn(f64) -> 
 /// The lines' value for mantissas of q + 1 bits with the top bit set, in a ring of more bits: scale
 /// `START`, `START` + 2 bits, never above the true value. `rows` looks up the columns of [`lines`]
 /// given the mantissa without its low bits.
-pub(crate) fn start<B: Blocks>(
-    b: &mut B,
-    man: &B::Int,
+pub(crate) fn start(
+    b: &mut AnyBlocks,
+    man: &Int,
     q: u32,
-    rows: impl FnOnce(&mut B, &B::Int) -> Result<[B::Int; 2], B::Error>,
-) -> Result<B::Int, B::Error> {
+    rows: impl FnOnce(&mut AnyBlocks, &Int) -> Result<[Int; 2], Failure>,
+) -> Result<Int, Failure> {
     let index = index_bits(q);
     let high = q - index;
     let inside = high.min(INSIDE);
     let cuts = [high - inside, high];
     let tails = match high - inside {
         0 => {
-            let top = B::one(b.truncate(&[Truncate { x: man, cuts: &cuts[1..] }])?);
+            let top = only(b.truncate(&[Truncate { x: man, cuts: &cuts[1..] }])?);
             vec![man.clone(), top[0].clone()]
         }
-        _ => B::one(b.truncate(&[Truncate { x: man, cuts: &cuts }])?),
+        _ => only(b.truncate(&[Truncate { x: man, cuts: &cuts }])?),
     };
     let wide = b.sub(&tails[0], &b.shift(&tails[1], inside));
     let t = b.low(&wide, inside + 1);
@@ -76,7 +77,7 @@ pub(crate) const ROW_WIDTHS: [u32; 2] = [START + 2, SLOPE + 2];
 
 /// 2^q/man, for man in [2^q, 2^(q+1)) in q + 2 bits, at scale q + 5 in q + 7 bits: at most the true
 /// value, and less than 2^−(q+2) of it below. The result for man = 0 means nothing.
-pub(crate) fn reciprocal<B: Blocks>(b: &mut B, man: &B::Int, q: u32) -> Result<B::Int, B::Error> {
+pub(crate) fn reciprocal(b: &mut AnyBlocks, man: &Int, q: u32) -> Result<Int, Failure> {
     let rows = lines(q, |x| 1.0 / x, |x| -1.0 / (x * x));
     let table = Table::new(index_bits(q), &ROW_WIDTHS, 0, |i| rows[i as usize].to_vec());
     let r = start(b, man, q, |b, top| {

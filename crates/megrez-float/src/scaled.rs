@@ -1,14 +1,14 @@
 //! Products with and quotients by powers of two that everybody knows: the exponent moves, and
 //! nothing is rounded.
 
+use crate::any::{AnyBlocks, Bit, Failure, Int};
 use crate::blocks::{Blocks, two_complement};
 use crate::finish::{Class, beyond, finish};
 use crate::float::Float;
-use crate::single::Single;
 
 /// The exponents of x where everybody knows x, and in every lane it is ±2^e.
-pub(crate) fn powers<B: Blocks>(b: &B, x: &Float<B>) -> Option<Vec<i64>> {
-    let none = |bit: &B::Bit| b.known_bits(bit).is_some_and(|v| v.iter().all(|&v| v == 0));
+pub(crate) fn powers(b: &AnyBlocks, x: &Float) -> Option<Vec<i64>> {
+    let none = |bit: &Bit| b.known_bits(bit).is_some_and(|v| v.iter().all(|&v| v == 0));
     let one = 1 << x.format.q;
     let whole = b.known(&x.man)?.iter().all(|&man| man == one);
     b.known_bits(&x.sign)?;
@@ -21,12 +21,7 @@ pub(crate) fn powers<B: Blocks>(b: &B, x: &Float<B>) -> Option<Vec<i64>> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub(crate) fn scaled<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    by: &Float<B>,
-    exps: &[i64],
-) -> Result<Float<B>, B::Error> {
+pub(crate) fn scaled(b: &mut AnyBlocks, x: &Float, by: &Float, exps: &[i64]) -> Result<Float, Failure> {
     let format = x.format;
     assert_eq!(format, by.format, "formats differ");
     if exps.iter().all(|&e| e == 0) {
@@ -40,8 +35,7 @@ pub(crate) fn scaled<B: Blocks>(
     let exp = b.add(&x.exp, &b.public(format.exp_width(), &steps));
     let [low, high] = beyond(b, format, &exp);
     let (falls, grows) = (exps.iter().any(|&e| e < 0), exps.iter().any(|&e| e > 0));
-    let asked: Vec<&B::Int> =
-        [(falls, &low), (grows, &high)].into_iter().filter(|c| c.0).map(|c| c.1).collect();
+    let asked: Vec<&Int> = [(falls, &low), (grows, &high)].into_iter().filter(|c| c.0).map(|c| c.1).collect();
     let mut tests = b.negative(&asked)?.into_iter();
     let never = b.public_bits(&vec![false; x.lanes(b)]);
     let mut test = |asked| if asked { tests.next().expect("one for each") } else { never.clone() };

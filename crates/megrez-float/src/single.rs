@@ -1,79 +1,74 @@
 //! Batches of one, for the places where nothing else is ready.
 
-use crate::blocks::{Blocks, Factor, Lookup, Multiply, Row, Select, Table, Truncate};
+use crate::any::{AnyBlocks, Bit, Factor, Failure, Int, Lookup, Multiply, Row, Select, Truncate};
+use crate::blocks::{Blocks, Table};
 
-/// The selections that are these [gates](Single::gates).
-pub(crate) fn gates<'a, B: Blocks + ?Sized>(pairs: &[(&'a B::Bit, &'a B::Bit)]) -> Vec<Select<'a, B>> {
-    let of = |run: &[(&'a B::Bit, &'a B::Bit)]| {
+/// The selections that are these [gates](AnyBlocks::gates).
+pub(crate) fn gates<'a>(pairs: &[(&'a Bit, &'a Bit)]) -> Vec<Select<'a>> {
+    let of = |run: &[(&'a Bit, &'a Bit)]| {
         let bits = run.iter().map(|pair| pair.1).collect();
         Select { bit: run[0].0, ints: vec![], bits }
     };
     pairs.chunk_by(|one, next| std::ptr::eq(one.0, next.0)).map(of).collect()
 }
 
-/// [`Blocks`] with one job a call.
-pub(crate) trait Single: Blocks {
-    fn one<T>(results: Vec<T>) -> T {
-        results.into_iter().next().expect("one job gives one result")
-    }
+/// The result of one job.
+pub(crate) fn only<T>(results: Vec<T>) -> T {
+    results.into_iter().next().expect("one job gives one result")
+}
 
+/// [`Blocks`] with one job a call.
+impl AnyBlocks {
     /// A public number in every lane.
-    fn constant(&self, lanes: usize, width: u32, k: u64) -> Self::Int {
+    pub(crate) fn constant(&self, lanes: usize, width: u32, k: u64) -> Int {
         self.public(width, &vec![k; lanes])
     }
 
-    fn neg(&self, x: &Self::Int) -> Self::Int {
+    pub(crate) fn neg(&self, x: &Int) -> Int {
         self.scale(x, u64::MAX)
     }
 
-    fn both(&mut self, x: &Self::Bit, y: &Self::Bit) -> Result<Self::Bit, Self::Error> {
-        self.and(&[(x, y)]).map(Self::one)
+    pub(crate) fn both(&mut self, x: &Bit, y: &Bit) -> Result<Bit, Failure> {
+        self.and(&[(x, y)]).map(only)
     }
 
     /// x ∧ y for each pair, as [`and`](Blocks::and), for less where neighbours have the same x, the
     /// same reference: by transfers, all that a bit selects goes together.
-    fn gates(&mut self, pairs: &[(&Self::Bit, &Self::Bit)]) -> Result<Vec<Self::Bit>, Self::Error> {
+    pub(crate) fn gates(&mut self, pairs: &[(&Bit, &Bit)]) -> Result<Vec<Bit>, Failure> {
         let jobs = gates(pairs);
         Ok(self.select(&jobs)?.into_iter().flat_map(|row| row.bits).collect())
     }
 
     /// x ∨ y once x ∧ y is known.
-    fn union(&self, x: &Self::Bit, y: &Self::Bit, both: &Self::Bit) -> Self::Bit {
+    pub(crate) fn union(&self, x: &Bit, y: &Bit, both: &Bit) -> Bit {
         self.xor(&self.xor(x, y), both)
     }
 
-    fn times(&mut self, bit: &Self::Bit, x: &Self::Int) -> Result<Self::Int, Self::Error> {
+    pub(crate) fn times(&mut self, bit: &Bit, x: &Int) -> Result<Int, Failure> {
         let job = Select { bit, ints: vec![x], bits: vec![] };
-        Ok(Self::one(Self::one(self.select(&[job])?).ints))
+        Ok(only(only(self.select(&[job])?).ints))
     }
 
     /// bit ? −x : x.
-    fn negate_if(&mut self, bit: &Self::Bit, x: &Self::Int) -> Result<Self::Int, Self::Error> {
+    pub(crate) fn negate_if(&mut self, bit: &Bit, x: &Int) -> Result<Int, Failure> {
         let y = self.times(bit, x)?;
         Ok(self.sub(x, &self.scale(&y, 2)))
     }
 
-    fn is_negative(&mut self, x: &Self::Int) -> Result<Self::Bit, Self::Error> {
-        self.negative(&[x]).map(Self::one)
+    pub(crate) fn is_negative(&mut self, x: &Int) -> Result<Bit, Failure> {
+        self.negative(&[x]).map(only)
     }
 
     /// ⌊x / 2^cut⌋.
-    fn cut(&mut self, x: &Self::Int, cut: u32) -> Result<Self::Int, Self::Error> {
-        Ok(Self::one(Self::one(self.truncate(&[Truncate { x, cuts: &[cut] }])?)))
+    pub(crate) fn cut(&mut self, x: &Int, cut: u32) -> Result<Int, Failure> {
+        Ok(only(only(self.truncate(&[Truncate { x, cuts: &[cut] }])?)))
     }
 
-    fn row(&mut self, index: &Self::Int, table: &Table) -> Result<Row<Self>, Self::Error> {
-        self.lookup(&[Lookup { index, table }]).map(Self::one)
+    pub(crate) fn row(&mut self, index: &Int, table: &Table) -> Result<Row, Failure> {
+        self.lookup(&[Lookup { index, table }]).map(only)
     }
 
-    fn product(
-        &mut self,
-        x: Factor<'_, Self>,
-        y: Factor<'_, Self>,
-        width: u32,
-    ) -> Result<Self::Int, Self::Error> {
-        self.multiply(&[Multiply { x, y, width }]).map(Self::one)
+    pub(crate) fn product(&mut self, x: Factor<'_>, y: Factor<'_>, width: u32) -> Result<Int, Failure> {
+        self.multiply(&[Multiply { x, y, width }]).map(only)
     }
 }
-
-impl<B: Blocks> Single for B {}

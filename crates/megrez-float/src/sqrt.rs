@@ -5,17 +5,18 @@
 //! rounded root or one less, and m'² + m' against u decides; (m' + ½)² is no integer, so there is
 //! no tie. Rounding never carries, for √(4 − 2^(1−q)) < 2 − 2^−(q+1).
 
-use crate::blocks::{Blocks, Extend, Factor, Msb, Table};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Int, Msb};
+use crate::blocks::{Blocks, Table};
 use crate::finish::{canonical, two};
 use crate::float::Float;
 use crate::reciprocal::{ROW_WIDTHS, START, index_bits, lines, start};
-use crate::single::Single;
+use crate::single::only;
 
 /// √x, correctly rounded; NaN for x < 0; −0 for −0.
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sqrt<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sqrt(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let format = x.format;
     let (p, q, lanes) = (format.p, format.q, x.lanes(b));
 
@@ -59,7 +60,7 @@ pub fn sqrt<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let square = b.product(Factor::unsigned(&m), Factor::unsigned(&m), q + 4)?;
     let rest = b.sub(&b.add(&square, &m), &b.shift(&b.low(&u, 4), q));
     let up = b.is_negative(&rest)?;
-    let up = B::one(b.widen(&[(&up, q + 1)])?);
+    let up = only(b.widen(&[(&up, q + 1)])?);
     let man = b.add(&b.low(&m, q + 1), &up);
 
     let nonzero = b.not(&x.zero);
@@ -75,7 +76,7 @@ pub fn sqrt<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 }
 
 /// √u at scale q in q + 4 bits, at most half a place below, by one Newton step from y ≤ 1/√u.
-fn refined<B: Blocks>(b: &mut B, u: &B::Int, y: &B::Int, q: u32) -> Result<B::Int, B::Error> {
+fn refined(b: &mut AnyBlocks, u: &Int, y: &Int, q: u32) -> Result<Int, Failure> {
     // s = u·y at scale START, and u − s² at twice that: at least zero and below 2^−11.
     let residual = 2 * START - 10;
     let s = b.product(Factor::small(u), Factor::small(y), q + residual)?;

@@ -5,12 +5,13 @@
 //! exponents has the unit. Below 1 nothing is left of the mantissa, and the unit is a whole
 //! mantissa: a sum that is one is the number 1.
 
-use crate::blocks::{Blocks, Extend, Factor, Msb};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb};
+use crate::blocks::Blocks;
 use crate::finish::canonical;
 use crate::float::{Float, choose};
 use crate::format::Format;
 use crate::math::slide::{Move, slide, with_numbers};
-use crate::single::Single;
+use crate::single::only;
 
 /// The encoding of 1.
 const ONE: u64 = 0x3f80_0000;
@@ -21,7 +22,7 @@ const UNIT: u32 = 27;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sign<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sign(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "signs are those of single precision");
     let one = Float::constant(b, x.format, ONE, x.lanes(b));
     let one = Float { sign: x.sign.clone(), ..one };
@@ -32,10 +33,10 @@ pub fn sign<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn round<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn round(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let cut = cut(b, x)?;
     let past = b.sub(&b.scale(&cut.rest, 2), &cut.unit);
-    let (less, tie) = B::one(b.negative_zero(&[&past])?);
+    let (less, tie) = only(b.negative_zero(&[&past])?);
     let odd = b.both(&tie, &b.parity(&cut.whole))?;
     let more = b.xor(&b.not(&b.xor(&less, &tie)), &odd);
     cut.raised(b, x, &more)
@@ -45,9 +46,9 @@ pub fn round<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn floor<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn floor(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let cut = cut(b, x)?;
-    let whole = B::one(b.is_zero(&[&cut.rest])?);
+    let whole = only(b.is_zero(&[&cut.rest])?);
     let more = b.both(&b.not(&whole), &x.sign)?;
     cut.raised(b, x, &more)
 }
@@ -56,7 +57,7 @@ pub fn floor<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn ceil<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn ceil(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let below = floor(b, &x.neg(b))?;
     Ok(below.neg(b))
 }
@@ -65,32 +66,32 @@ pub fn ceil<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn trunc<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn trunc(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let cut = cut(b, x)?;
     let none = b.public_bits(&vec![false; x.lanes(b)]);
     cut.raised(b, x, &none)
 }
 
 /// |x| as a whole number and a rest.
-struct Cut<B: Blocks> {
+struct Cut {
     /// The whole number.
-    whole: B::Int,
+    whole: Int,
     /// It and the rest at the scale of the mantissa, together the mantissa; from 2^23 on all is
     /// rest.
-    part: B::Int,
-    rest: B::Int,
+    part: Int,
+    rest: Int,
     /// One at that scale; below ½ more than twice a mantissa, so that nothing there is nearer to 1,
     /// and nothing from 2^23 on.
-    unit: B::Int,
+    unit: Int,
     /// The exponent, −1 in place of lower ones.
-    exp: B::Int,
+    exp: Int,
     /// |x| is below 1.
-    below: B::Bit,
+    below: Bit,
     /// |x| is 2^23 or more, or not a number.
-    large: B::Bit,
+    large: Bit,
 }
 
-fn cut<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Cut<B>, B::Error> {
+fn cut(b: &mut AnyBlocks, x: &Float) -> Result<Cut, Failure> {
     let (format, q) = (Format::FLOAT32, Format::FLOAT32.q);
     assert_eq!(x.format, format, "2^23 is whole in single precision");
     let table = with_numbers([UNIT, format.exp_width()], |e| match e {
@@ -101,7 +102,7 @@ fn cut<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Cut<B>, B::Error> {
     });
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: UNIT, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let slid = slide(b, &x.exp, &b.low(&man, q + 2), &table, 7, None)?;
     let whole = b.low(&slid.right, q + 1);
     let part = b.product(Factor::small(&whole), Factor::small(&slid.more[0]), UNIT)?;
@@ -112,9 +113,9 @@ fn cut<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Cut<B>, B::Error> {
     Ok(Cut { whole, part, rest, unit, exp, below, large: slid.flag })
 }
 
-impl<B: Blocks> Cut<B> {
+impl Cut {
     /// The whole number, or one more; large numbers are whole.
-    fn raised(&self, b: &mut B, x: &Float<B>, more: &B::Bit) -> Result<Float<B>, B::Error> {
+    fn raised(&self, b: &mut AnyBlocks, x: &Float, more: &Bit) -> Result<Float, Failure> {
         let q = x.format.q;
         let own = b.times(&self.large, &x.man)?;
         let step = b.times(more, &self.unit)?;
@@ -131,10 +132,10 @@ impl<B: Blocks> Cut<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clear::Clear;
+    use crate::any::in_the_clear;
     use crate::format::Plain;
 
-    type Secret = fn(&mut Clear, &Float<Clear>) -> Result<Float<Clear>, std::convert::Infallible>;
+    type Secret = fn(&mut AnyBlocks, &Float) -> Result<Float, Failure>;
 
     /// Numbers around every border of a whole number, and the ends of the format.
     fn numbers() -> Vec<f32> {
@@ -158,9 +159,9 @@ mod tests {
             ("trunc", trunc, f32::trunc),
         ];
         let x = numbers();
-        let secret = Float::public(&Clear, &Plain::from_f32(&x));
+        let secret = Plain::from_f32(&x).secret();
         for (name, f, of) in all {
-            let Ok(y) = f(&mut Clear, &secret);
+            let y = in_the_clear(|b| f(b, &secret));
             for (x, y) in x.iter().zip(y.plain().to_f32()) {
                 let want = of(*x);
                 assert!(y == want || (y.is_nan() && want.is_nan()), "{name} {x:e}: {y:e}, not {want:e}");

@@ -3,7 +3,7 @@
 
 use megrez_float::accuracy::mpfr::Mpfr;
 use megrez_float::accuracy::{DOUBT, FUNCTIONS, Function, Worst, confirm, error, measure, run};
-use megrez_float::{Clear, Float, Plain, math};
+use megrez_float::{AnyBlocks, Failure, Float, Plain, in_the_clear, math};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Every exponent and sign, with mantissas at both ends and scattered between.
@@ -193,12 +193,12 @@ fn powers(x: &[f32], y: &[f32]) -> Vec<f32> {
 
 /// What a function of two numbers gives.
 fn of_two(f: Two, x: &[f32], y: &[f32]) -> Vec<f32> {
-    let float = |v: &[f32]| Float::public(&Clear, &Plain::from_f32(v));
-    let Ok(z) = f(&mut Clear, &float(x), &float(y));
+    let float = |v: &[f32]| Plain::from_f32(v).secret();
+    let z = in_the_clear(|b| f(b, &float(x), &float(y)));
     z.plain().to_f32()
 }
 
-type Two = fn(&mut Clear, &Float<Clear>, &Float<Clear>) -> Result<Float<Clear>, std::convert::Infallible>;
+type Two = fn(&mut AnyBlocks, &Float, &Float) -> Result<Float, Failure>;
 
 /// Zeros of both signs, infinities, NaN, and what lies between.
 const ENDS: [f32; 13] = [

@@ -7,19 +7,18 @@ use common::{Number, Numbers, inf, nan, number, round, zero};
 use megrez_float::accuracy::pairs::{PRIMITIVES, check as check_pairs};
 use megrez_float::blocks::{Blocks, mask};
 use megrez_float::ops::{self, OPS, Output, operands};
-use megrez_float::{Bits, Clear, Float, Folding, Format, Mixed, Plain};
+use megrez_float::{AnyBlocks, Bit, Clear, Failure, Float, Format, Mixed, Plain, in_the_clear};
 use megrez_float::{add, add_cheap, div, div_cheap, eq, le, lt, max, min, mul, relu, sqrt, square, sub};
-use megrez_float::{from_fixed, to_fixed};
+use megrez_float::{from_fixed, plain_bits, plain_ints, secret_ints, to_fixed};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use std::convert::Infallible;
 
 const FORMATS: [Format; 4] = [Format::FLOAT32, Format::BFLOAT16, Format::TF32, Format::WIDE];
 
-type Op = fn(&mut Clear, &Float<Clear>, &Float<Clear>) -> Result<Float<Clear>, Infallible>;
+type Op = fn(&mut AnyBlocks, &Float, &Float) -> Result<Float, Failure>;
 
 fn run(op: Op, format: Format, x: &[u64], y: &[u64]) -> Vec<u64> {
-    let [x, y] = [x, y].map(|v| Float::public(&Clear, &Plain::from_bits(format, v)));
-    let Ok(z) = op(&mut Clear, &x, &y);
+    let [x, y] = [x, y].map(|v| Plain::from_bits(format, v).secret());
+    let z = in_the_clear(|b| op(b, &x, &y));
     let plain = z.plain();
     let bits = plain.to_bits();
     assert_eq!(
@@ -180,7 +179,9 @@ fn integers_and_fixed_point_come_back() {
     let shrunk = |v: u64, by: u32| v >> (by % 63);
     let words: Vec<u64> = (0..100_000).map(|_| shrunk(rng.random(), rng.random()) & mask(63)).collect();
     for (signed, frac) in [(false, 0), (true, 0), (true, 40)] {
-        let Ok(x) = from_fixed(&mut Clear, &Clear.public(63, &words), signed, frac, format);
+        let x = in_the_clear(|b| {
+            from_fixed(b, &secret_ints::<Clear>(Clear.public(63, &words)), signed, frac, format)
+        });
         let value = |w: u64| if signed { ((w << 1) as i64 >> 1) as f32 } else { w as f32 };
         let want: Vec<f32> = words.iter().map(|&w| value(w) / 2f32.powi(frac as i32)).collect();
         assert_eq!(x.plain(), Plain::from_f32(&want));
@@ -188,9 +189,9 @@ fn integers_and_fixed_point_come_back() {
     let (x, _) = Numbers::new(format, 19).pairs(100_000);
     let x = Plain::from_bits(format, &x);
     for (width, frac) in [(32, 0), (32, 16), (16, 8), (3, 0), (37, 30)] {
-        let Ok(got) = to_fixed(&mut Clear, &Float::public(&Clear, &x), width, frac);
+        let got = in_the_clear(|b| to_fixed(b, &x.secret(), width, frac));
         let most = 2f64.powi(width as i32 - 1);
-        for (value, got) in x.to_f32().into_iter().zip(got.v) {
+        for (value, got) in x.to_f32().into_iter().zip(plain_ints(&got).v) {
             let scaled = (f64::from(value) * 2f64.powi(frac as i32)).round_ties_even();
             let want = scaled.clamp(-most, most - 1.0) as i64;
             assert_eq!(got, want as u64 & mask(width), "{value:e} to {width} bits, {frac} of them fraction");
@@ -204,14 +205,14 @@ fn comparisons_are_those_of_the_processor() {
     let (x, y) = Numbers::new(format, 11).pairs(200_000);
     let [x, y] = [x, y].map(|v| Plain::from_bits(format, &v));
     let (xs, ys) = (x.to_f32(), y.to_f32());
-    let [x, y] = [x, y].map(|v| Float::public(&Clear, &v));
-    type Compare = fn(&mut Clear, &Float<Clear>, &Float<Clear>) -> Result<Bits, Infallible>;
+    let [x, y] = [x, y].map(|v| v.secret());
+    type Compare = fn(&mut AnyBlocks, &Float, &Float) -> Result<Bit, Failure>;
     let cases: [(Compare, fn(&f32, &f32) -> bool); 3] =
         [(lt, |x, y| x < y), (le, |x, y| x <= y), (eq, |x, y| x == y)];
     for (ours, theirs) in cases {
-        let Ok(bits) = ours(&mut Clear, &x, &y);
+        let bits = in_the_clear(|b| ours(b, &x, &y));
         let want: Vec<u64> = xs.iter().zip(&ys).map(|(x, y)| u64::from(theirs(x, y))).collect();
-        assert_eq!(bits.0, want);
+        assert_eq!(plain_bits(&bits).0, want);
     }
     let cases: [(Op, fn(f32, f32) -> f32); 3] = [
         (max, |x, y| if x < y || y.is_nan() { y } else { x }),
@@ -219,7 +220,7 @@ fn comparisons_are_those_of_the_processor() {
         (|b, x, _| relu(b, x), |x, _| if x.is_sign_negative() && !x.is_nan() { 0.0 } else { x }),
     ];
     for (ours, theirs) in cases {
-        let Ok(z) = ours(&mut Clear, &x, &y);
+        let z = in_the_clear(|b| ours(b, &x, &y));
         let want: Vec<f32> = xs.iter().zip(&ys).map(|(&x, &y)| theirs(x, y)).collect();
         assert_eq!(z.plain().to_bits(), Plain::from_f32(&want).to_bits());
     }
@@ -254,24 +255,16 @@ fn pairs_agree_with_the_processor() {
 }
 
 /// A result by its bits, and whether it has the canonical form.
-fn encoded(output: &Output<Clear>) -> Vec<u64> {
+fn encoded(output: &Output) -> Vec<u64> {
     match output {
         Output::Float(z) => {
             let (plain, bits) = (z.plain(), z.plain().to_bits());
             assert_eq!(plain, Plain::from_bits(Format::FLOAT32, &bits), "canonical");
             bits
         }
-        Output::Bit(z) => z.0.clone(),
-        Output::Int(z) => z.v.clone(),
+        Output::Bit(z) => plain_bits(z).0,
+        Output::Int(z) => plain_ints(z).v,
     }
-}
-
-fn folded(output: &Output<Folding<Clear>>, b: &Folding<Clear>) -> Vec<u64> {
-    encoded(&match output {
-        Output::Float(z) => Output::Float(b.lower(z)),
-        Output::Bit(z) => Output::Bit(b.lower_bits(z).into_owned()),
-        Output::Int(z) => Output::Int(b.lower_ints(z).into_owned()),
-    })
 }
 
 /// Vectors that everybody knows: one number in all lanes, powers of two, and all kinds mixed.
@@ -289,8 +282,10 @@ fn known_numbers(lanes: usize, random: &[u64]) -> Vec<Vec<u64>> {
 fn operations_with_known_operands() {
     const LANES: usize = 2000;
     let (x, random) = Numbers::new(Format::FLOAT32, 23).pairs(LANES);
-    let public = |b: &Folding<Clear>, v: &[u64]| Float::public(b, &Plain::from_bits(Format::FLOAT32, v));
-    let secret = |v: &[u64]| Folding::secret(Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, v)));
+    let float = |b: &AnyBlocks, known: bool, v: &[u64]| {
+        let plain = Plain::from_bits(Format::FLOAT32, v);
+        if known { Float::public(b, &plain) } else { plain.secret() }
+    };
     for op in OPS {
         for c in known_numbers(LANES, &random) {
             let sides: &[[bool; 2]] = match operands(op) {
@@ -298,14 +293,15 @@ fn operations_with_known_operands() {
                 _ => &[[true, true], [false, false]],
             };
             for &[x_known, y_known] in sides {
-                let mut b = Folding::new(Clear);
                 let [left, right] = if x_known { [&c, &x] } else { [&x, &c] };
-                let left_folded = if x_known { public(&b, left) } else { secret(left) };
-                let right_folded = if y_known { public(&b, right) } else { secret(right) };
-                let Ok(got) = ops::run(op, &mut b, &left_folded, &right_folded);
-                let clear = |v: &[u64]| Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, v));
-                let Ok(want) = ops::run(op, &mut Clear, &clear(left), &clear(right));
-                let (got, want) = (folded(&got.unwrap(), &b), encoded(&want.unwrap()));
+                let result = |x_known: bool, y_known: bool| {
+                    let out = in_the_clear(|b| {
+                        let (left, right) = (float(b, x_known, left), float(b, y_known, right));
+                        ops::run(op, b, &left, &right)
+                    });
+                    encoded(&out.expect("an operation"))
+                };
+                let (got, want) = (result(x_known, y_known), result(false, false));
                 for i in 0..LANES {
                     let same = got[i] == want[i];
                     assert!(same, "{op} {:x} {:x}: {:x}, not {:x}", left[i], right[i], got[i], want[i]);
@@ -317,9 +313,7 @@ fn operations_with_known_operands() {
 
 #[test]
 fn what_is_known_stays_known() {
-    let mut b = Folding::new(Clear);
-    let x = Float::public(&b, &Plain::from_f32(&[1.5, -2.0, 0.0]));
-    let Ok(y) = square(&mut b, &x);
+    let y = in_the_clear(|b| square(b, &Float::public(b, &Plain::from_f32(&[1.5, -2.0, 0.0]))));
     assert!(matches!((&y.man, &y.sign), (Mixed::Known(_), Mixed::Known(_))));
-    assert_eq!(b.lower(&y).plain().to_f32(), [2.25, 4.0, 0.0]);
+    assert_eq!(y.plain().to_f32(), [2.25, 4.0, 0.0]);
 }

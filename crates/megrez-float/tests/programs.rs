@@ -6,14 +6,14 @@ use megrez_float::programs::{
     FIXED, Layer, Matrix, Mlp, chord, fused_dots, fused_sum, half_vector, haversine, nearer, softmax,
     threshold,
 };
-use megrez_float::{Bits, Blocks, Clear, Float, Plain, add};
+use megrez_float::{Blocks, Clear, Float, Int, Plain, add, in_the_clear, plain_bits, secret_ints};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-fn float(values: &[f32]) -> Float<Clear> {
-    Float::public(&Clear, &Plain::from_f32(values))
+fn float(values: &[f32]) -> Float {
+    Plain::from_f32(values).secret()
 }
 
-fn values(x: &Float<Clear>) -> Vec<f32> {
+fn values(x: &Float) -> Vec<f32> {
     x.plain().to_f32()
 }
 
@@ -56,8 +56,8 @@ impl Plainly {
         Self { v: self.v.iter().enumerate().map(|(i, &x)| f(i, x)).collect(), ..*self }
     }
 
-    fn secret(&self) -> Matrix<Clear> {
-        Matrix::new(&Clear, self.rows, self.cols, float(&self.v))
+    fn secret(&self) -> Matrix {
+        in_the_clear(|b| Ok(Matrix::new(b, self.rows, self.cols, float(&self.v))))
     }
 }
 
@@ -85,7 +85,7 @@ fn a_training_step_is_single_precision_arithmetic() {
 
     let secret = layers.iter().map(|(w, bias)| Layer { weights: w.secret(), bias: float(bias) }).collect();
     let mlp = Mlp { layers: secret };
-    let Ok(step) = mlp.step(&mut Clear, &x.secret(), &labels.secret(), rate);
+    let step = in_the_clear(|b| mlp.step(b, &x.secret(), &labels.secret(), rate));
 
     let relu = |z: &Plainly| z.map(|_, v| if v > 0.0 { v } else { 0.0 });
     let mut zs: Vec<Plainly> = Vec::new();
@@ -96,7 +96,7 @@ fn a_training_step_is_single_precision_arithmetic() {
         inputs.push(input);
     }
     let logits = zs.last().expect("layers");
-    let Ok(secret_logits) = mlp.forward(&mut Clear, &x.secret());
+    let secret_logits = in_the_clear(|b| mlp.forward(b, &x.secret()));
     assert_eq!(values(&secret_logits.data), logits.v);
 
     let row = |i: usize| &logits.v[i / 4 * 4..][..4];
@@ -131,7 +131,7 @@ fn a_training_step_is_single_precision_arithmetic() {
 fn softmax_is_accurate() {
     let mut rng = StdRng::seed_from_u64(6);
     let logits = Plainly { rows: 50, cols: 10, v: (0..500).map(|_| rng.random_range(-20.0..20.0)).collect() };
-    let Ok(soft) = softmax(&mut Clear, &logits.secret());
+    let soft = in_the_clear(|b| softmax(b, &logits.secret()));
     for (row, got) in logits.v.chunks(10).zip(values(&soft.data).chunks(10)) {
         let most = row.iter().fold(f32::MIN, |a, &b| a.max(b));
         let powers: Vec<f64> = row.iter().map(|&x| f64::from(x - most).exp()).collect();
@@ -166,21 +166,21 @@ fn proximity() {
     };
 
     let shared = |p: &[Vec<f32>; 2]| [float(&p[0]), float(&p[1])];
-    let Ok(delta) = haversine(&mut Clear, &shared(&a), &shared(&b));
+    let delta = in_the_clear(|blocks| haversine(blocks, &shared(&a), &shared(&b)));
     let two = average(&values(&delta));
     assert!(two < 1.05, "{two} ULP on average");
     let limit = threshold(100_000.0);
-    let Ok(Bits(near)) = nearer(&mut Clear, &delta, limit);
+    let near = plain_bits(&in_the_clear(|b| nearer(b, &delta, limit))).0;
     let wanted: Vec<u64> = values(&delta).iter().map(|&d| u64::from(d < limit)).collect();
     assert_eq!(near, wanted);
     assert!(near.iter().sum::<u64>() > 10);
 
-    let vectors = |p: &[Vec<f32>; 2]| {
+    let vectors = |p: &[Vec<f32>; 2]| -> Int {
         let each: Vec<_> = (0..n).map(|i| half_vector(f64::from(p[0][i]), f64::from(p[1][i]))).collect();
         let coordinates: Vec<u64> = (0..3).flat_map(|c| each.iter().map(move |v| v[c])).collect();
-        Clear.public(FIXED.0, &coordinates)
+        secret_ints::<Clear>(Clear.public(FIXED.0, &coordinates))
     };
-    let Ok(delta) = chord(&mut Clear, &vectors(&a), &vectors(&b));
+    let delta = in_the_clear(|blocks| chord(blocks, &vectors(&a), &vectors(&b)));
     let one = average(&values(&delta));
     assert!(one < 1.05, "{one} ULP on average");
     println!("average errors: {one:.2} ULP in scenario I, {two:.2} ULP in scenario II");
@@ -261,7 +261,7 @@ fn fused_sums_are_within_their_bounds() {
         for kind in 0..6 {
             let rows: Vec<Vec<f32>> = (0..lanes).map(|_| terms_of_a_sum(&mut rng, kind, n, 60)).collect();
             let blocks: Vec<f32> = (0..n).flat_map(|t| rows.iter().map(move |row| row[t])).collect();
-            let Ok(sums) = fused_sum(&mut Clear, &float(&blocks), lanes);
+            let sums = in_the_clear(|b| fused_sum(b, &float(&blocks), lanes));
             let exact = |x: &f32| {
                 let (man, exp) = exact_parts(*x);
                 if man == 0 { 0 } else { man << (exp - UNIT) }
@@ -286,7 +286,7 @@ fn fused_dot_products_are_within_their_bounds() {
                 |of: &[Vec<f32>]| (0..n).flat_map(|t| of.iter().map(move |row| row[t])).collect::<Vec<_>>();
             let (x, y) = (float(&blocks(&rows)), float(&blocks(&factors)));
             let place = |term: usize, lane: usize| term * lanes + lane;
-            let Ok(dots) = fused_dots(&mut Clear, (&x, &place), (&y, &place), n, lanes);
+            let dots = in_the_clear(|b| fused_dots(b, (&x, &place), (&y, &place), n, lanes));
             let exact = |(x, y): (&f32, &f32)| {
                 let ((a, e), (c, f)) = (exact_parts(*x), exact_parts(*y));
                 (a * c) << (e + f - UNIT)
@@ -315,12 +315,12 @@ fn fused_sums_of_two_are_additions() {
     let y: Vec<f32> =
         x.iter().map(|&x| if rng.random_range(0..8) == 0 { -x } else { number(&mut rng) }).collect();
     let (x, y) = (float(&x), float(&y));
-    let Ok(want) = add(&mut Clear, &x, &y);
-    let both = Float::concat(&Clear, &[&x, &y]);
-    let Ok(sums) = fused_sum(&mut Clear, &both, n);
+    let want = in_the_clear(|b| add(b, &x, &y));
+    let both = in_the_clear(|b| Ok(Float::concat(b, &[&x, &y])));
+    let sums = in_the_clear(|b| fused_sum(b, &both, n));
     let place = |term: usize, lane: usize| term * n + lane;
     let ones = float(&vec![1.0; 2 * n]);
-    let Ok(dots) = fused_dots(&mut Clear, (&both, &place), (&ones, &place), 2, n);
+    let dots = in_the_clear(|b| fused_dots(b, (&both, &place), (&ones, &place), 2, n));
     let all = [&x, &y, &want, &sums, &dots].map(|v| v.plain().to_bits());
     let rows = (0..n).map(|i| all.each_ref().map(|v| v[i]));
     for [x, y, want, sum, dot] in rows {
@@ -336,10 +336,10 @@ fn fused_sums_of_special_terms() {
     let with = |filler: f32, of: &[(usize, f32)]| -> f32 {
         let mut terms = vec![filler; n];
         of.iter().for_each(|&(at, v)| terms[at] = v);
-        let Ok(sum) = fused_sum(&mut Clear, &float(&terms), 1);
+        let sum = in_the_clear(|b| fused_sum(b, &float(&terms), 1));
         let place = |term: usize, _: usize| term;
         let ones = float(&vec![1.0; n]);
-        let Ok(dot) = fused_dots(&mut Clear, (&float(&terms), &place), (&ones, &place), n, 1);
+        let dot = in_the_clear(|b| fused_dots(b, (&float(&terms), &place), (&ones, &place), n, 1));
         let (sum, dot) = (values(&sum)[0], values(&dot)[0]);
         assert!(sum.to_bits() == dot.to_bits(), "{sum} {dot}");
         sum
@@ -360,7 +360,7 @@ fn fused_sums_of_special_terms() {
     }
     let place = |term: usize, _: usize| term;
     let dot = |x: &[f32], y: &[f32]| {
-        let Ok(z) = fused_dots(&mut Clear, (&float(x), &place), (&float(y), &place), x.len(), 1);
+        let z = in_the_clear(|b| fused_dots(b, (&float(x), &place), (&float(y), &place), x.len(), 1));
         values(&z)[0]
     };
     assert!(dot(&[0.0, 1.0], &[inf, 1.0]).is_nan());
@@ -381,7 +381,7 @@ fn fused_products_of_matrices() {
         cols,
         v: (0..rows * cols).map(|_| rng.random_range(-1.0..1.0)).collect(),
     });
-    let Ok(z) = x.secret().fused_product(&mut Clear, &y.secret());
+    let z = in_the_clear(|b| x.secret().fused_product(b, &y.secret()));
     let want = (0..m * n)
         .map(|i| (0..k).map(|t| f64::from(x.v[i / n * k + t]) * f64::from(y.v[t * n + i % n])).sum::<f64>());
     for (got, want) in values(&z.data).into_iter().zip(want) {

@@ -10,7 +10,7 @@ use crate::supplied::{self, Part, Priced, Sent, SetUp, all_sent, cost, sent, sen
 use megrez::{Error, Result, Work};
 use megrez_float::accuracy::error;
 use megrez_float::programs::{FIXED, chord, half_vector, haversine, nearer, threshold};
-use megrez_float::{Blocks, Clear, Float, Folding, Format, Mixed, Plain};
+use megrez_float::{AnyBlocks, Bit, Failure, Float, Format, Int, Plain, in_the_clear, plain_bits};
 use megrez_net::{NetProfile, Network};
 use megrez_prg::Key;
 use megrez_service::pair::{self, Job};
@@ -18,7 +18,6 @@ use megrez_session::Phase;
 use megrez_twoparty::Supplier;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use std::convert::Infallible;
 use std::time::Instant;
 
 /// Tests that go together; more take more memory and save few rounds.
@@ -124,11 +123,11 @@ fn exact([a, b]: [Point; 2]) -> f64 {
 }
 
 /// Points of one party that nobody sees.
-enum Secret<B: Blocks> {
+enum Secret {
     /// For scenario I: [`half_vector`]s, all first coordinates, then all second and all third ones.
-    Vectors(B::Int),
+    Vectors(Int),
     /// For scenario II: latitudes, and longitudes.
-    Angles([Float<B>; 2]),
+    Angles(Box<[Float; 2]>),
 }
 
 fn coordinates(points: &[Point]) -> Vec<u64> {
@@ -140,11 +139,11 @@ fn angles(points: &[Point], i: usize) -> Plain {
     Plain::from_f32(&points.iter().map(|p| p[i] as f32).collect::<Vec<_>>())
 }
 
-/// Points that everybody knows.
-fn public<B: Blocks>(b: &B, scenario: u8, points: &[Point]) -> Secret<B> {
+/// Points that the program takes for secret.
+fn secret(b: &AnyBlocks, scenario: u8, points: &[Point]) -> Secret {
     match scenario {
-        1 => Secret::Vectors(b.public(FIXED.0, &coordinates(points))),
-        _ => Secret::Angles([0, 1].map(|i| Float::public(b, &angles(points, i)))),
+        1 => Secret::Vectors(b.secret_ints(FIXED.0, &coordinates(points))),
+        _ => Secret::Angles(Box::new([0, 1].map(|i| b.secret(&angles(points, i))))),
     }
 }
 
@@ -155,7 +154,7 @@ fn shared<S: Supplier>(
     owner: usize,
     lanes: usize,
     points: Option<&[Point]>,
-) -> Result<Secret<S>> {
+) -> Result<Secret> {
     if scenario == 1 {
         let mine = points.map(coordinates);
         let name = format!("vectors {owner}");
@@ -165,15 +164,11 @@ fn shared<S: Supplier>(
         let mine = points.map(|p| angles(p, i));
         b.share(owner, &format!("angles {owner} {i}"), Format::FLOAT32, lanes, mine.as_ref())
     };
-    Ok(Secret::Angles([share(0)?, share(1)?]))
+    Ok(Secret::Angles(Box::new([share(0)?, share(1)?])))
 }
 
 /// δ, and whether it is below the threshold.
-fn test<B: Blocks>(
-    b: &mut B,
-    metres: f64,
-    [p, q]: &[Secret<B>; 2],
-) -> std::result::Result<(Float<B>, B::Bit), B::Error> {
+fn test(b: &mut AnyBlocks, metres: f64, [p, q]: &[Secret; 2]) -> std::result::Result<(Float, Bit), Failure> {
     let delta = match (p, q) {
         (Secret::Vectors(p), Secret::Vectors(q)) => chord(b, p, q)?,
         (Secret::Angles(p), Secret::Angles(q)) => haversine(b, p, q)?,
@@ -234,15 +229,12 @@ impl Part for Proximity {
 }
 
 impl Priced for Proximity {
-    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>) {
+    fn ask(&self, b: &mut AnyBlocks) -> std::result::Result<(), Failure> {
         for (_, lanes) in slices(self.tests) {
-            let nowhere = vec![[0.0; 2]; lanes];
-            let secrets = [0; 2].map(|_| match public(b.inner(), self.scenario, &nowhere) {
-                Secret::Vectors(x) => Secret::Vectors(Mixed::Secret(x)),
-                Secret::Angles(x) => Secret::Angles(x.map(Folding::secret)),
-            });
-            let Ok(_) = test(b, self.metres, &secrets);
+            let secrets = [(); 2].map(|()| secret(b, self.scenario, &vec![[0.0; 2]; lanes]));
+            test(b, self.metres, &secrets)?;
         }
+        Ok(())
     }
 }
 
@@ -270,10 +262,12 @@ pub fn run(o: &Proximity, processes: bool) -> Result<Json> {
         report.delta.iter().zip(&truth).map(|(&d, &want)| error(f32::from_bits(d), want)).collect();
     let agree = report.near.iter().zip(&truth).filter(|(near, want)| **near == (**want < limit)).count();
     let sides = [0, 1].map(|i| pairs.iter().map(|p| p[i]).collect::<Vec<_>>());
-    let secrets = sides.map(|side| public(&Clear, o.scenario, &side));
-    let Ok((delta, near)) = test(&mut Clear, o.metres, &secrets);
+    let (delta, near) = in_the_clear(|b| {
+        let secrets = sides.map(|side| secret(b, o.scenario, &side));
+        test(b, o.metres, &secrets)
+    });
     let same = delta.plain().to_bits().iter().zip(&report.delta).all(|(&a, &b)| a == u64::from(b))
-        && near.0.iter().zip(&report.near).all(|(&a, &b)| (a == 1) == b);
+        && plain_bits(&near).0.iter().zip(&report.near).all(|(&a, &b)| (a == 1) == b);
     let parties = supplied::parties(&o.protocol)?;
     let sent = all_sent(reports.iter().map(|r| &r.sent));
     let cost = cost(o, parties, o.work(), 1);

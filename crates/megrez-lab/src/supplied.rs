@@ -4,7 +4,7 @@
 
 use megrez::protocols::{find, in_floats};
 use megrez::{Result, Work};
-use megrez_float::{Blocks, Folding};
+use megrez_float::{AnyBlocks, Blocks, Failure, on};
 use megrez_kernels::Cpu;
 use megrez_net::Network;
 use megrez_session::{Party, Phase};
@@ -48,7 +48,7 @@ pub(crate) fn party<P: Part>(network: Network, work: Work, part: &P) -> Result<P
     let parties = party.parties();
     if parties != 2 {
         let set_up = SetUp { seconds: start.elapsed().as_secs_f64(), bytes: vec![0; parties] };
-        return to_the_end(Folding::new(Dealt::new(party)?), part, set_up);
+        return to_the_end(Dealt::new(party)?, part, set_up);
     }
     party.enter(Phase::Setup, 1);
     let before = party.meter().total(Phase::Setup, parties);
@@ -56,7 +56,7 @@ pub(crate) fn party<P: Part>(network: Network, work: Work, part: &P) -> Result<P
     let bytes = less(party.meter().total(Phase::Setup, parties), &before);
     let set_up = SetUp { seconds: start.elapsed().as_secs_f64(), bytes };
     let b = Sirnn::new(party, ots).with_threads(work.threads as usize)?;
-    to_the_end(Folding::new(b), part, set_up)
+    to_the_end(b, part, set_up)
 }
 
 fn to_the_end<P: Part>(mut b: impl Supplier, part: &P, set_up: SetUp) -> Result<P::Report> {
@@ -114,15 +114,14 @@ pub(crate) fn all_sent<'a>(each: impl Iterator<Item = &'a Sent> + Clone) -> [Vec
 /// A program that can be priced.
 pub(crate) trait Priced {
     /// Asks blocks for what the program asks.
-    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>);
+    fn ask(&self, b: &mut AnyBlocks) -> std::result::Result<(), Failure>;
 }
 
 /// What the last of so many runs costs by the formulas.
 pub(crate) fn cost(program: &impl Priced, parties: usize, work: Work, runs: u32) -> Cost {
-    fn asked<P: Blocks<Error = Infallible>>(program: &impl Priced, costing: P) -> P {
-        let mut costing = Folding::new(costing);
-        program.ask(&mut costing);
-        costing.into_inner()
+    fn asked<B: Blocks<Error = Infallible> + 'static>(program: &impl Priced, mut costing: B) -> B {
+        let Ok(()) = on(&mut costing, |b| program.ask(b));
+        costing
     }
     let mut sent = [vec![vec![0; parties]; parties], vec![vec![0; parties]; parties]];
     if parties == 2 {

@@ -17,7 +17,7 @@ pub use messages::{Reply, Request};
 use crate::float::Work;
 use joint::Joint;
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
-use megrez_float::{Clear, Float, Folding, Format, Plain};
+use megrez_float::{Format, Plain};
 use megrez_kernels::Cpu;
 use megrez_net::NetProfile;
 use megrez_service::pair::{Child, Known, Processes};
@@ -39,7 +39,7 @@ pub const JOB: Known = Known::dialogue(NAME, serve);
 
 /// Whoever runs the tapes.
 enum Place {
-    Clear(Machine<Clear>),
+    Clear(Machine),
     Processes(Processes),
     Joint(Box<Joint>),
     /// A run failed; whatever was kept is gone.
@@ -153,10 +153,10 @@ impl Pair {
     }
 }
 
-fn in_the_clear(machine: &mut Machine<Clear>, request: &Request) -> Reply {
+fn in_the_clear(machine: &mut Machine, request: &Request) -> Reply {
     let start = Instant::now();
-    let input = &mut |b: &mut Clear, name, _, _| Ok(Float::public(b, &plain(&request.numbers[&name])));
-    let Ok(()) = machine.run(&mut Clear, &request.tape, input);
+    let input = &mut |name, _| plain(&request.numbers[&name]).secret();
+    megrez_float::in_the_clear(|b| machine.run(b, &request.tape, input));
     let seconds = start.elapsed().as_secs_f64();
     let opened = request.open.iter().map(|&name| machine.bits(name)).collect();
     request.forget.iter().for_each(|&name| machine.forget(name));
@@ -195,10 +195,10 @@ fn serve(child: &mut Child, work: &serde_json::Value) -> Result<()> {
     let mut party = Party::start(child.network()?, Cpu::new(1))?;
     party.enter(Phase::Setup, 1);
     if party.parties() > 2 {
-        return converse(child, Folding::new(Dealt::new(party)?));
+        return converse(child, Dealt::new(party)?);
     }
     let ots = Ots::set_up(&mut party, work.group)?;
-    converse(child, Folding::new(Sirnn::new(party, ots).with_threads(work.threads as usize)?))
+    converse(child, Sirnn::new(party, ots).with_threads(work.threads as usize)?)
 }
 
 fn converse(child: &mut Child, mut b: impl Supplier) -> Result<()> {
@@ -214,17 +214,20 @@ fn converse(child: &mut Child, mut b: impl Supplier) -> Result<()> {
     Ok(())
 }
 
-fn answer<S: Supplier>(b: &mut S, machine: &mut Machine<S>, request: &Request, run: u32) -> Result<Reply> {
+fn answer(b: &mut impl Supplier, machine: &mut Machine, request: &Request, run: u32) -> Result<Reply> {
     b.enter(Phase::Online, run);
     b.party_mut().barrier("start")?;
     let before = sent(b);
     let start = Instant::now();
-    b.step("tape", |b| {
-        machine.run(b, &request.tape, &mut |b, name, owner, lanes| {
-            let mine = request.numbers.get(&name).map(|bits| plain(bits));
-            b.share(owner, &name.to_string(), Format::FLOAT32, lanes, mine.as_ref())
-        })
-    })?;
+    let mut inputs = HashMap::new();
+    for (name, entry) in &request.tape {
+        let Entry::Input { owner, lanes } = entry else { continue };
+        let mine = request.numbers.get(name).map(|bits| plain(bits));
+        let shared = b.share(*owner, &name.to_string(), Format::FLOAT32, *lanes, mine.as_ref())?;
+        inputs.insert(*name, shared);
+    }
+    let mut input = |name, _| inputs.remove(&name).expect("shared above");
+    b.step("tape", |b| machine.run(b, &request.tape, &mut input))?;
     let seconds = start.elapsed().as_secs_f64();
     let sent = sent(b) - before;
     let rounds = b.party().rounds();

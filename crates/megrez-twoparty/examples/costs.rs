@@ -4,7 +4,7 @@
 
 use megrez_float::blocks::{Blocks, Extend, Factor, Lookup, Msb, Multiply, Select, Table, Truncate};
 use megrez_float::programs::{fused_dots, fused_sum, sum};
-use megrez_float::{Float, Folding, Format, Plain, mul};
+use megrez_float::{AnyBlocks, Failure, Float, Plain, mul, on};
 use megrez_twoparty::costing::{Costing, Lanes, Size};
 use megrez_twoparty::dealt::costing as dealt;
 use megrez_twoparty::ops::{OPS, run};
@@ -13,7 +13,7 @@ use std::convert::Infallible;
 const LANES: usize = 1 << 14;
 
 /// What it costs: bytes of all parties, online bytes of both, rounds.
-trait Cost: Blocks<Int = Size, Bit = Lanes, Error = Infallible> {
+trait Cost: Blocks<Int = Size, Bit = Lanes, Error = Infallible> + 'static {
     fn cost(&self) -> [u64; 3];
 }
 
@@ -54,12 +54,10 @@ fn main() {
 fn all<P: Cost>(new: impl Fn() -> P) {
     blocks(&new);
     for op in OPS {
-        let costing = new();
-        let x = Float::public(&costing, &Plain::from_bits(Format::FLOAT32, &vec![0x3f80_0000; LANES]));
-        let [x, y] = [x.clone(), x].map(Folding::secret);
-        let mut costing = Folding::new(costing);
-        let Ok(_) = run(op, &mut costing, &x, &y);
-        print(op, costing.inner());
+        let mut costing = new();
+        let [x, y] = [(); 2].map(|()| Float::public(&costing, &Plain::from_f32(&[1.0; LANES])).secret());
+        let Ok(_) = on(&mut costing, |b| run(op, b, &x, &y));
+        print(op, &costing);
     }
     // With an operand that everybody knows.
     for (op, number) in [
@@ -74,11 +72,13 @@ fn all<P: Cost>(new: impl Fn() -> P) {
         ("eq", 0.0),
         ("lt", 1.5),
     ] {
-        let x = Folding::secret(Float::public(&new(), &Plain::from_f32(&[1.0; LANES])));
-        let mut costing = Folding::new(new());
-        let y = Float::public(&costing, &Plain::from_f32(&[number; LANES]));
-        let Ok(_) = run(op, &mut costing, &x, &y);
-        print(&format!("{op}, {number} known"), costing.inner());
+        let mut costing = new();
+        let x = Float::public(&costing, &Plain::from_f32(&[1.0; LANES])).secret();
+        let Ok(_) = on(&mut costing, |b| {
+            let y = Float::public(b, &Plain::from_f32(&[number; LANES]));
+            run(op, b, &x, &y)
+        });
+        print(&format!("{op}, {number} known"), &costing);
     }
     sums(&new);
 }
@@ -87,10 +87,11 @@ fn all<P: Cost>(new: impl Fn() -> P) {
 fn sums<P: Cost>(new: &impl Fn() -> P) {
     const RESULTS: usize = 4;
     println!("{:34} {:>10} {:>10} {:>10} {:>7}", "per term", "bits", "online", "bytes", "rounds");
-    let row = |name: &str, n: usize, f: &dyn Fn(&mut P, &Float<P>, &Float<P>) -> Done| {
+    let row = |name: &str, n: usize, f: &dyn Fn(&mut AnyBlocks, &Float, &Float) -> Result<(), Failure>| {
         let mut costing = new();
-        let [x, y] = [(); 2].map(|()| Float::public(&costing, &Plain::from_f32(&vec![1.0; n * RESULTS])));
-        let Ok(()) = f(&mut costing, &x, &y);
+        let ones = Plain::from_f32(&vec![1.0; n * RESULTS]);
+        let [x, y] = [(); 2].map(|()| Float::public(&costing, &ones).secret());
+        let Ok(()) = on(&mut costing, |b| f(b, &x, &y));
         let [all, online, rounds] = costing.cost();
         let term = |bytes: u64| bytes as f64 * 8.0 / (n * RESULTS) as f64;
         println!(

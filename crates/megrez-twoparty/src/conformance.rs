@@ -8,33 +8,31 @@ use crate::ot::Ots;
 use crate::testing::parties;
 use crate::{Sirnn, Supplier};
 use megrez_float::programs::{fused_dots, fused_sum};
-use megrez_float::{Blocks, Clear, Float, Folding, Format, Plain};
+use megrez_float::{AnyBlocks, Blocks, Failure, Float, Format, Plain, in_the_clear, on};
 use megrez_kernels::Cpu;
 use megrez_session::{Error, Party, Phase};
 use std::convert::Infallible;
 
 /// Something to do on two numbers a lane: x is party 0's and y party 1's.
 pub(crate) trait Case: Sync {
-    fn run<B: Blocks>(&self, b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Output<B>, B::Error>;
+    fn run(&self, b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Output, Failure>;
 }
 
 /// Bytes that the parties sent to each other offline and online, and rounds online.
 type Cost = ([Vec<u64>; 2], u32);
 
-fn priced<B: Blocks<Error = Infallible>>(case: &impl Case, b: B, x: &Plain, y: &Plain) -> B {
-    let [x, y] = [x, y].map(|numbers| Folding::secret(Float::public(&b, numbers)));
-    let mut b = Folding::new(b);
-    let Ok(_) = case.run(&mut b, &x, &y);
-    b.into_inner()
+fn priced<B: Blocks<Error = Infallible> + 'static>(case: &impl Case, mut b: B, x: &Plain, y: &Plain) -> B {
+    let [x, y] = [x, y].map(|numbers| Float::public(&b, numbers).secret());
+    let Ok(_) = on(&mut b, |b| case.run(b, &x, &y));
+    b
 }
 
 fn at_party<S: Supplier>(
     case: &impl Case,
-    b: S,
+    mut b: S,
     x: &Plain,
     y: &Plain,
 ) -> Result<(Option<Opened>, Cost), Error> {
-    let mut b = Folding::new(b);
     let (me, n) = (b.party().me(), x.man.len());
     b.enter(Phase::Input, 0);
     let x = b.share(0, "x", Format::FLOAT32, n, (me == 0).then_some(x))?;
@@ -49,12 +47,7 @@ fn at_party<S: Supplier>(
 
 /// Runs a case in the clear, by transfers and with a dealer, and on the costings of both.
 pub(crate) fn conforms(name: &str, case: &impl Case, x: &Plain, y: &Plain) {
-    let Ok(want) = case.run(&mut Clear, &Float::public(&Clear, x), &Float::public(&Clear, y));
-    let want = match want {
-        Output::Float(z) => Opened::Float(z.plain()),
-        Output::Bit(z) => Opened::Bit(z.0.into_iter().map(|b| b == 1).collect()),
-        Output::Int(z) => Opened::Int(z.v),
-    };
+    let want = Opened::plain(&in_the_clear(|b| case.run(b, &x.secret(), &y.secret())));
     let two = |party: &mut Party<Cpu>| {
         party.enter(Phase::Setup, 1);
         let ots = Ots::set_up(party, 4)?;
@@ -94,7 +87,7 @@ struct Public<'a> {
 }
 
 impl Case for Public<'_> {
-    fn run<B: Blocks>(&self, b: &mut B, x: &Float<B>, _: &Float<B>) -> Result<Output<B>, B::Error> {
+    fn run(&self, b: &mut AnyBlocks, x: &Float, _: &Float) -> Result<Output, Failure> {
         let c = Float::public(b, self.number);
         let (x, y) = if self.first { (&c, x) } else { (x, &c) };
         Ok(ops::run(self.op, b, x, y)?.expect("an operation"))
@@ -133,7 +126,7 @@ fn known_operands_are_cheaper() {
         let number = number.map(|c| Plain::from_f32(&[c; 1 << 12]));
         struct Secret<'a>(&'a str);
         impl Case for Secret<'_> {
-            fn run<B: Blocks>(&self, b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Output<B>, B::Error> {
+            fn run(&self, b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Output, Failure> {
                 Ok(ops::run(self.0, b, x, y)?.expect("an operation"))
             }
         }
@@ -179,7 +172,7 @@ fn known_operands_are_cheaper() {
 /// The sum of x in blocks of so many lanes.
 struct FusedSum(usize);
 impl Case for FusedSum {
-    fn run<B: Blocks>(&self, b: &mut B, x: &Float<B>, _: &Float<B>) -> Result<Output<B>, B::Error> {
+    fn run(&self, b: &mut AnyBlocks, x: &Float, _: &Float) -> Result<Output, Failure> {
         fused_sum(b, x, self.0).map(Output::Float)
     }
 }
@@ -187,7 +180,7 @@ impl Case for FusedSum {
 /// As many dot products of blocks of x and y.
 struct FusedDots(usize);
 impl Case for FusedDots {
-    fn run<B: Blocks>(&self, b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Output<B>, B::Error> {
+    fn run(&self, b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Output, Failure> {
         let place = |term: usize, lane: usize| term * self.0 + lane;
         let n = x.lanes(b) / self.0;
         fused_dots(b, (x, &place), (y, &place), n, self.0).map(Output::Float)

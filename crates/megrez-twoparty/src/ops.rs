@@ -3,7 +3,7 @@
 
 use crate::Supplier;
 pub use megrez_float::ops::{OPS, Output, operands, run, run_in_parts};
-use megrez_float::{Clear, Float, Format, Plain};
+use megrez_float::{Format, Plain, plain_bits, plain_ints};
 use megrez_prg::Key;
 use megrez_session::Error;
 
@@ -44,12 +44,22 @@ impl Opened {
     ///
     /// # Errors
     /// If the session breaks.
-    pub fn of<S: Supplier>(b: &mut S, output: &Output<S>) -> Result<Option<Self>, Error> {
+    pub fn of<S: Supplier>(b: &mut S, output: &Output) -> Result<Option<Self>, Error> {
         Ok(match output {
             Output::Float(z) => b.open(z)?.map(Self::Float),
             Output::Bit(z) => b.open_bits(z)?.map(Self::Bit),
             Output::Int(z) => b.open_ints(z)?.map(Self::Int),
         })
+    }
+
+    /// The result of a program that ran in the clear.
+    #[must_use]
+    pub fn plain(output: &Output) -> Self {
+        match output {
+            Output::Float(z) => Self::Float(z.plain()),
+            Output::Bit(z) => Self::Bit(plain_bits(z).0.iter().map(|&v| v == 1).collect()),
+            Output::Int(z) => Self::Int(plain_ints(z).v),
+        }
     }
 
     /// In how many lanes two results differ.
@@ -74,11 +84,5 @@ impl Opened {
 /// The result in the clear; `None` if there is no such operation.
 #[must_use]
 pub fn in_the_clear(op: &str, x: &Plain, y: &Plain) -> Option<Opened> {
-    let (x, y) = (Float::public(&Clear, x), Float::public(&Clear, y));
-    let Ok(out) = run(op, &mut Clear, &x, &y);
-    Some(match out? {
-        Output::Float(z) => Opened::Float(z.plain()),
-        Output::Bit(z) => Opened::Bit(z.0.into_iter().map(|b| b == 1).collect()),
-        Output::Int(z) => Opened::Int(z.v),
-    })
+    megrez_float::in_the_clear(|b| run(op, b, &x.secret(), &y.secret())).as_ref().map(Opened::plain)
 }

@@ -1,15 +1,14 @@
 //! What is written against the blocks, on shares: bit for bit what it is in the clear, at its
 //! costing.
 
-use crate::Sirnn;
 use crate::costing::Costing;
 use crate::ops::{self, OPS, Opened};
 use crate::ot::Ots;
 use crate::testing::two_parties;
+use crate::{Sirnn, Supplier};
 use megrez_float::programs::tape::{Entry, Machine, Name, Value};
-use megrez_float::{Blocks, Clear, Float, Format, Plain, mul};
-use megrez_kernels::Cpu;
-use megrez_session::{Error, Phase};
+use megrez_float::{AnyBlocks, Blocks, Failure, Float, Format, Plain, in_the_clear, mul, on};
+use megrez_session::Phase;
 
 /// Lanes of the operands.
 const LANES: usize = 256;
@@ -21,15 +20,15 @@ fn on_shares(
     threads: usize,
     x: &Plain,
     y: &Plain,
-    body: impl Fn(&mut Sirnn<Cpu>, [Float<Sirnn<Cpu>>; 2]) -> Result<ops::Output<Sirnn<Cpu>>, Error> + Sync,
+    body: impl Fn(&mut AnyBlocks, [Float; 2]) -> Result<ops::Output, Failure> + Sync,
 ) -> (Opened, [u64; 2], u32) {
     let results = two_parties(|party| {
         let me = party.me();
         let mut b = Sirnn::new(party.clone(), Ots::set_up(party, group)?).with_threads(threads)?;
-        let x = b.share(0, "x", Format::FLOAT32, LANES, (me == 0).then_some(x))?;
-        let y = b.share(1, "y", Format::FLOAT32, LANES, (me == 1).then_some(y))?;
+        let x = Supplier::share(&mut b, 0, "x", Format::FLOAT32, LANES, (me == 0).then_some(x))?;
+        let y = Supplier::share(&mut b, 1, "y", Format::FLOAT32, LANES, (me == 1).then_some(y))?;
         b.party_mut().enter(Phase::Online, 0);
-        let out = b.step("op", |b| body(b, [x, y]))?;
+        let out = Supplier::step(&mut b, "op", |b| body(b, [x, y]))?;
         let cost = (b.party().meter().total(Phase::Online, 2)[1 - me], b.party().rounds());
         Ok((Opened::of(&mut b, &out)?.expect("both compute"), cost))
     });
@@ -45,8 +44,8 @@ fn operations() {
     let silent = OPS.iter().step_by(5).map(|op| (op, 0));
     for (op, group) in OPS.iter().map(|op| (op, 4)).chain(silent) {
         let mut costing = Costing::new(group);
-        let sizes = [Float::public(&costing, &x), Float::public(&costing, &y)];
-        let Ok(_) = ops::run(op, &mut costing, &sizes[0], &sizes[1]);
+        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers).secret());
+        let Ok(_) = on(&mut costing, |b| ops::run(op, b, &sizes[0], &sizes[1]));
         let (opened, bytes, rounds) =
             on_shares(group, 1, &x, &y, |b, [x, y]| Ok(ops::run(op, b, &x, &y)?.expect("an operation")));
         assert_eq!(opened.differences(&ops::in_the_clear(op, &x, &y).unwrap()), 0, "{op}");
@@ -79,22 +78,25 @@ fn tapes() {
     ];
     let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
     let mut clear = Machine::default();
-    let Ok(()) =
-        clear.run(&mut Clear, &tape, &mut |b, name, _, _| Ok(Float::public(b, [&x, &y][name as usize])));
+    let mut number = |name, _| [&x, &y][name as usize].secret();
+    in_the_clear(|b| clear.run(b, &tape, &mut number));
     let want: Vec<u64> = clear.bits(11).into_iter().map(u64::from).collect();
 
     let mut costing = Costing::new(4);
-    let Ok(()) = Machine::default().run(&mut costing, &tape, &mut |b, _, _, _| Ok(Float::public(b, &x)));
+    let sizes = || Float::public(&Costing::new(4), &x).secret();
+    let priced = |costing: &mut Costing, tape: &[(Name, Entry)]| {
+        let Ok(()) = on(costing, |b| Machine::default().run(b, tape, &mut |_, _| sizes()));
+    };
+    priced(&mut costing, &tape);
     let mut apart = Costing::new(4);
-    let [a, c] = [0; 2].map(|_| Float::public(&apart, &x));
-    let Ok(_) = ops::run("mul", &mut apart, &a, &c);
+    let Ok(_) = on(&mut apart, |b| ops::run("mul", b, &sizes(), &sizes()));
     let mut twice = Costing::new(4);
-    let Ok(()) = Machine::default().run(&mut twice, &tape[..5], &mut |b, _, _, _| Ok(Float::public(b, &x)));
+    priced(&mut twice, &tape[..5]);
     assert_eq!(twice.cost.rounds, apart.cost.rounds);
 
     let (opened, bytes, rounds) = on_shares(4, 1, &x, &y, |b, inputs| {
         let mut machine = Machine::default();
-        machine.run(b, &tape, &mut |_, name, _, _| Ok(inputs[name as usize].clone()))?;
+        machine.run(b, &tape, &mut |name, _| inputs[name as usize].clone())?;
         let Value::Float(sum) = machine.value(11) else { panic!("numbers") };
         Ok(ops::Output::Float(sum.clone()))
     });
@@ -104,7 +106,7 @@ fn tapes() {
 }
 
 /// Products of five parts of x and y; parts have no further threads.
-fn products<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+fn products(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let threads = b.threads();
     let parts = b.parts(5, |b, i| {
         assert!(b.threads() == 1);
@@ -119,15 +121,15 @@ fn products<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>
 #[test]
 fn threads_change_rounds_alone() {
     let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
-    let Ok(want) = products(&mut Clear, &Float::public(&Clear, &x), &Float::public(&Clear, &y));
+    let want = in_the_clear(|b| products(b, &x.secret(), &y.secret()));
     let want = Opened::Float(want.plain());
     let mut sums = vec![];
     for threads in [1, 2, 3, 8] {
         let mut costing = Costing::new(4).with_threads(threads);
-        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers));
-        let Ok(_) = products(&mut costing, &sizes[0], &sizes[1]);
+        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers).secret());
+        let Ok(_) = on(&mut costing, |b| products(b, &sizes[0], &sizes[1]));
         // Twice, so that threads go on where they were.
-        let twice = |b: &mut Sirnn<Cpu>, [x, y]: [Float<Sirnn<Cpu>>; 2]| {
+        let twice = |b: &mut AnyBlocks, [x, y]: [Float; 2]| {
             let first = products(b, &x, &y)?;
             Ok(ops::Output::Float(products(b, &first, &first).and_then(|_| products(b, &x, &y))?))
         };

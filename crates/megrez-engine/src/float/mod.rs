@@ -16,7 +16,7 @@ pub use program::{
 pub use serve::{StoredFloats, serve_floats};
 pub use walk::Walk;
 
-use megrez_float::{Blocks, Clear, Float, Folding, Plain};
+use megrez_float::{Blocks, Float, Plain, on};
 use megrez_plan::{FloatOp, FloatPlan, FloatStep};
 use megrez_twoparty::costing::{Cost, Costing};
 use megrez_twoparty::dealt::costing as dealt;
@@ -29,11 +29,9 @@ use std::convert::Infallible;
 /// # Panics
 /// If the inputs are not those of the plan, or the plan is not valid.
 pub fn in_the_clear(plan: &FloatPlan, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
-    let inputs = inputs.iter().map(|x| Float::public(&Clear, &Plain::from_f32(x))).collect();
+    let inputs = inputs.iter().map(|x| Plain::from_f32(x).secret()).collect();
     let mut walk = Walk::keeping_all(plan, inputs);
-    for i in 0..plan.steps.len() {
-        let Ok(()) = walk.step(&mut Clear, i);
-    }
+    megrez_float::in_the_clear(|b| (0..plan.steps.len()).try_for_each(|i| walk.step(b, i)));
     let values = (0..plan.values.len()).map(|i| walk.value(megrez_plan::ValueId(i as u32)).plain().to_f32());
     values.collect()
 }
@@ -125,18 +123,21 @@ fn lane_cost(op: &FloatOp, terms: usize) -> u64 {
 }
 
 /// Inputs of which blocks that cost have the sizes alone.
-fn sizes<B: Blocks>(plan: &FloatPlan, b: &B) -> Vec<Float<Folding<B>>> {
-    let number = |elements: usize| Folding::secret(Float::public(b, &Plain::from_f32(&vec![0.0; elements])));
+fn sizes<B: Blocks>(plan: &FloatPlan, b: &B) -> Vec<Float> {
+    let number = |elements: usize| Float::public(b, &Plain::from_f32(&vec![0.0; elements])).secret();
     plan.inputs.iter().map(|i| number(plan.shape(i.value).elements())).collect()
 }
 
 /// What the blocks took for each step.
-fn steps<B: Blocks<Error = Infallible>, T>(plan: &FloatPlan, b: B, taken: impl Fn(&mut B) -> T) -> Vec<T> {
+fn steps<B: Blocks<Error = Infallible> + 'static, T>(
+    plan: &FloatPlan,
+    mut b: B,
+    taken: impl Fn(&mut B) -> T,
+) -> Vec<T> {
     let mut walk = Walk::new(plan, sizes(plan, &b));
-    let mut b = Folding::new(b);
     let one = |i: usize| {
-        let Ok(()) = walk.step(&mut b, i);
-        taken(b.inner_mut())
+        let Ok(()) = on(&mut b, |b| walk.step(b, i));
+        taken(&mut b)
     };
     (0..plan.steps.len()).map(one).collect()
 }

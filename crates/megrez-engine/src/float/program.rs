@@ -7,7 +7,7 @@ use crate::client::PartyPort;
 use crate::clients::Clients;
 use crate::report::{Measured, PartyReport, StepReport};
 use megrez_float::programs::tape::{self, Entry, Machine, Name, Shape, Value};
-use megrez_float::{Float, Folding, Plain};
+use megrez_float::{Float, Plain, on};
 use megrez_kernels::{Device, Memory};
 use megrez_plan::{Input, MAX_THREADS, Output, ValueId};
 use megrez_prg::Key;
@@ -229,10 +229,10 @@ fn lane_cost(key: &str, operands: usize) -> u64 {
     let known = Entry::Known(vec![true]);
     let tape = [(0, input(2)), (1, input(1)), (4, input(1)), (2, known), (3, entry)];
     let mut b = costing::Costing::default();
-    let mut zeros = |b: &mut costing::Costing, _, _, lanes: usize| {
-        Ok(Float::public(b, &Plain::from_f32(&vec![0.0; lanes])))
+    let mut zeros = |_, lanes: usize| {
+        Float::public(&costing::Costing::default(), &Plain::from_f32(&vec![0.0; lanes])).secret()
     };
-    let Ok(()) = Machine::default().run(&mut b, &tape, &mut zeros);
+    let Ok(()) = on(&mut b, |b| Machine::default().run(b, &tape, &mut zeros));
     b.cost.dealt
 }
 
@@ -294,12 +294,12 @@ pub fn serve_program<D: Device>(
     let start = Instant::now();
     if party.parties() > 2 {
         let set_up = SetUp::new(start, &party);
-        return run(program, Folding::new(Dealt::new(party)?), &set_up, clients);
+        return run(program, Dealt::new(party)?, &set_up, clients);
     }
     let ots = Ots::set_up(&mut party, program.group)?;
     let set_up = SetUp::new(start, &party);
     let b = Sirnn::new(party, ots).with_threads(program.threads as usize)?;
-    run(program, Folding::new(b), &set_up, clients)
+    run(program, b, &set_up, clients)
 }
 
 fn run<S: Supplier>(
@@ -314,7 +314,7 @@ fn run<S: Supplier>(
 
     let start = Instant::now();
     b.enter(Phase::Input, 0);
-    let mut inputs: HashMap<Name, Float<S>> = HashMap::new();
+    let mut inputs: HashMap<Name, Float> = HashMap::new();
     for (place, owner, lanes) in program.inputs() {
         let share = match b.party().me() {
             DEALER => None,
@@ -333,7 +333,7 @@ fn run<S: Supplier>(
     b.enter(Phase::Online, 0);
     let mut machine = Machine::default();
     b.step("tape", |b| {
-        let mut input = |_: &mut S, name, _, _| Ok(inputs.remove(&name).expect("shared above"));
+        let mut input = |name, _| inputs.remove(&name).expect("shared above");
         machine.run(b, &program.numbered(), &mut input)
     })?;
     measured.steps.push(StepReport::new(Phase::Online, "tape", (start, start.elapsed()), b.party()));

@@ -7,7 +7,7 @@ use super::Walk;
 use crate::clients::Clients;
 use crate::report::{Measured, PartyReport, PhaseReport, StepReport};
 use crate::serve::{Options, agree};
-use megrez_float::{Float, Folding};
+use megrez_float::Float;
 use megrez_kernels::{Device, Memory};
 use megrez_net::Payload;
 use megrez_plan::FloatPlan;
@@ -39,12 +39,12 @@ pub fn serve_floats<D: Device>(
     let start = Instant::now();
     if party.parties() > 2 {
         let set_up = SetUp::new(start, &party);
-        return all_runs(plan, Folding::new(Dealt::new(party)?), &set_up, stored, clients, options);
+        return all_runs(plan, Dealt::new(party)?, &set_up, stored, clients, options);
     }
     let ots = Ots::set_up(&mut party, plan.group)?;
     let set_up = SetUp::new(start, &party);
     let b = Sirnn::new(party, ots).with_threads(plan.threads as usize)?;
-    all_runs(plan, Folding::new(b), &set_up, stored, clients, options)
+    all_runs(plan, b, &set_up, stored, clients, options)
 }
 
 /// What the set-up took, and what was sent in it.
@@ -91,7 +91,7 @@ fn one_run<S: Supplier>(
     plan: &FloatPlan,
     b: &mut S,
     stored: &StoredFloats,
-    held: &mut HashMap<String, Float<S>>,
+    held: &mut HashMap<String, Float>,
     clients: &mut dyn Clients,
     options: Options<'_>,
     run: u32,

@@ -2,21 +2,21 @@
 
 use megrez_float::programs::{LANES, Matrix, each, fold, fused_sum, in_parts, lookup, pairwise};
 use megrez_float::{
-    Blocks, Float, Format, Plain, add, choose, div, eq, le, lt, math, max, min, mul, relu, sqrt, square, sub,
-    truth, whole,
+    AnyBlocks, Failure, Float, Format, Plain, add, choose, div, eq, le, lt, math, max, min, mul, relu, sqrt,
+    square, sub, truth, whole,
 };
 use megrez_plan::{FloatOp, FloatPlan, Function, Operation, ValueId};
 
 /// A plan on its way. Values go when nobody reads them any more.
-pub struct Walk<'a, B: Blocks> {
+pub struct Walk<'a> {
     plan: &'a FloatPlan,
-    values: Vec<Option<Float<B>>>,
+    values: Vec<Option<Float>>,
     reads_left: Vec<usize>,
 }
 
-impl<'a, B: Blocks> Walk<'a, B> {
+impl<'a> Walk<'a> {
     /// Before the first step. The plan is valid; `inputs` are in its order and of its shapes.
-    pub fn new(plan: &'a FloatPlan, inputs: Vec<Float<B>>) -> Self {
+    pub fn new(plan: &'a FloatPlan, inputs: Vec<Float>) -> Self {
         let mut reads_left = vec![0; plan.values.len()];
         plan.steps.iter().flat_map(|s| &s.inputs).for_each(|i| reads_left[i.0 as usize] += 1);
         plan.outputs.iter().for_each(|o| reads_left[o.value.0 as usize] += 1);
@@ -26,7 +26,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
     }
 
     /// As [`new`](Self::new), and every value stays.
-    pub fn keeping_all(plan: &'a FloatPlan, inputs: Vec<Float<B>>) -> Self {
+    pub fn keeping_all(plan: &'a FloatPlan, inputs: Vec<Float>) -> Self {
         let mut walk = Self::new(plan, inputs);
         walk.reads_left.iter_mut().for_each(|left| *left += 1);
         walk
@@ -36,7 +36,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
     ///
     /// # Panics
     /// If it is not yet, or not any more.
-    pub fn value(&self, id: ValueId) -> &Float<B> {
+    pub fn value(&self, id: ValueId) -> &Float {
         self.values[id.0 as usize].as_ref().expect("a valid plan reads what is there")
     }
 
@@ -44,7 +44,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
     ///
     /// # Errors
     /// If the blocks fail.
-    pub fn step(&mut self, b: &mut B, i: usize) -> Result<(), B::Error> {
+    pub fn step(&mut self, b: &mut AnyBlocks, i: usize) -> Result<(), Failure> {
         let step = &self.plan.steps[i];
         let inputs: Vec<_> = step.inputs.iter().map(|&id| self.value(id)).collect();
         let result = match &step.op {
@@ -87,7 +87,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
         Ok(())
     }
 
-    fn product(&self, b: &mut B, x: ValueId, y: ValueId) -> Result<Float<B>, B::Error> {
+    fn product(&self, b: &mut AnyBlocks, x: ValueId, y: ValueId) -> Result<Float, Failure> {
         let (left, right) = (self.plan.shape(x).dims(), self.plan.shape(y).dims());
         let ([batch @ .., m, k], [.., n]) = (left, right) else {
             unreachable!("valid plans multiply matrices")
@@ -104,7 +104,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
     }
 
     /// A value of two dimensions.
-    fn matrix(&self, b: &B, x: ValueId) -> Matrix<B> {
+    fn matrix(&self, b: &AnyBlocks, x: ValueId) -> Matrix {
         let &[rows, cols] = self.plan.shape(x).dims() else { unreachable!("a valid plan has a matrix here") };
         Matrix::new(b, rows, cols, self.value(x).clone())
     }
@@ -115,7 +115,7 @@ impl<'a, B: Blocks> Walk<'a, B> {
     }
 }
 
-fn map<B: Blocks>(b: &mut B, f: Function, x: &Float<B>) -> Result<Float<B>, B::Error> {
+fn map(b: &mut AnyBlocks, f: Function, x: &Float) -> Result<Float, Failure> {
     match f {
         Function::Neg => Ok(x.neg(b)),
         Function::Abs => Ok(x.abs(b)),
@@ -144,9 +144,9 @@ fn map<B: Blocks>(b: &mut B, f: Function, x: &Float<B>) -> Result<Float<B>, B::E
 }
 
 /// An operation on two vectors of as many lanes.
-type Lanewise<B> = fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, <B as Blocks>::Error>;
+type Lanewise = fn(&mut AnyBlocks, &Float, &Float) -> Result<Float, Failure>;
 
-fn operation<B: Blocks>(f: Operation) -> Lanewise<B> {
+fn operation(f: Operation) -> Lanewise {
     match f {
         Operation::Add => add,
         Operation::Sub => sub,
@@ -171,7 +171,7 @@ fn operation<B: Blocks>(f: Operation) -> Lanewise<B> {
 }
 
 /// Folds `n` blocks of lanes into one, as many lanes at a time as there is room for.
-fn reduce<B: Blocks>(b: &mut B, x: &Float<B>, n: usize, f: Lanewise<B>) -> Result<Float<B>, B::Error> {
+fn reduce(b: &mut AnyBlocks, x: &Float, n: usize, f: Lanewise) -> Result<Float, Failure> {
     let lanes = x.lanes(b) / n;
     in_parts(b, lanes, n, |b, range| {
         let places = (0..n).flat_map(|block| range.clone().map(move |lane| block * lanes + lane));

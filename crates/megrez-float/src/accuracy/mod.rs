@@ -12,12 +12,10 @@ mod reference;
 
 pub use reference::{FUNCTIONS, Function};
 
-use crate::clear::Clear;
-use crate::float::Float;
+use crate::any::in_the_clear;
 use crate::format::{Format, Plain};
 use mpfr::{Missing, Mpfr};
 use numbers::{canonical, flushed};
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -94,15 +92,15 @@ fn unit(x: f64) -> f64 {
 }
 
 /// Runs a function on single-precision numbers in the clear, and holds every promise on the way to
-/// the truth ([`Clear`]).
+/// the truth ([`Clear`](crate::Clear)).
 ///
 /// # Panics
 /// If a promise about a top bit is broken, or a result is not in canonical form.
 #[must_use]
 pub fn run(function: &Function, inputs: &[u32]) -> Vec<u32> {
     let bits: Vec<u64> = inputs.iter().map(|&b| u64::from(b)).collect();
-    let x = Float::public(&Clear, &Plain::from_bits(Format::FLOAT32, &bits));
-    let Ok::<_, Infallible>(y) = (function.run)(&mut Clear, &x);
+    let x = Plain::from_bits(Format::FLOAT32, &bits).secret();
+    let y = in_the_clear(|b| (function.run)(b, &x));
     canonical(function.name, &y)
 }
 

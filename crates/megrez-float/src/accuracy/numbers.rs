@@ -1,6 +1,5 @@
 //! What goes into a function and what comes out of it, as the measurements read it.
 
-use crate::clear::Clear;
 use crate::float::Float;
 use crate::format::{Format, Plain};
 
@@ -9,7 +8,7 @@ use crate::format::{Format, Plain};
 ///
 /// # Panics
 /// If a result is not in canonical form.
-pub(super) fn canonical(op: &str, y: &Float<Clear>) -> Vec<u32> {
+pub(super) fn canonical(op: &str, y: &Float) -> Vec<u32> {
     let y = y.plain();
     let bits = y.to_bits();
     assert!(y == Plain::from_bits(Format::FLOAT32, &bits), "{op}: a result is not in canonical form");

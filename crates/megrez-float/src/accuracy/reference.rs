@@ -1,9 +1,8 @@
 //! The functions by name, and what they ought to be, in double precision.
 
-use crate::clear::Clear;
+use crate::any::{AnyBlocks, Failure};
 use crate::float::Float;
 use crate::{math, whole};
-use std::convert::Infallible;
 use std::f64::consts::PI;
 
 /// A function of one number.
@@ -11,7 +10,7 @@ pub struct Function {
     /// Its name on the command line.
     pub name: &'static str,
     /// The functionality.
-    pub run: fn(&mut Clear, &Float<Clear>) -> Result<Float<Clear>, Infallible>,
+    pub run: fn(&mut AnyBlocks, &Float) -> Result<Float, Failure>,
     /// The truth, to double precision.
     pub reference: fn(f64) -> f64,
 }

@@ -1,18 +1,10 @@
 //! Jobs of which some are done in the clear, and what is left of the others.
 
-use crate::blocks::{Blocks, Extend, Factor, Msb, two_complement};
+use crate::any::{AnyBlocks, Handle, Mixed, Object};
+use crate::blocks::{Extend, Factor, Msb, two_complement};
 use crate::clear::Ints;
 use std::borrow::Cow;
 use std::convert::Infallible;
-
-/// A vector that is secret, or that everybody knows.
-#[derive(Clone)]
-pub enum Mixed<S, K> {
-    /// The blocks below have it.
-    Secret(S),
-    /// It is this.
-    Known(K),
-}
 
 use Mixed::{Known, Secret};
 
@@ -58,15 +50,15 @@ pub(super) fn is_zero<S>(x: &Mixed<S, Ints>) -> bool {
 }
 
 /// [`Msb`] of a secret integer, for the blocks below.
-pub(super) enum Hint<'a, B: Blocks> {
+pub(super) enum Hint<'a> {
     Unknown,
     Zero,
     One,
-    Shared(Cow<'a, B::Bit>),
+    Shared(Cow<'a, Handle>),
 }
 
-impl<B: Blocks> Hint<'_, B> {
-    pub fn msb(&self) -> Msb<'_, B> {
+impl Hint<'_> {
+    pub fn msb(&self) -> Msb<'_, Object> {
         match self {
             Hint::Unknown => Msb::Unknown,
             Hint::Zero => Msb::Zero,
@@ -77,25 +69,25 @@ impl<B: Blocks> Hint<'_, B> {
 }
 
 /// A secret factor, or an integer to extend.
-pub(super) struct Side<'a, B: Blocks> {
-    pub x: &'a B::Int,
+pub(super) struct Side<'a> {
+    pub x: &'a Handle,
     pub signed: bool,
-    pub msb: Hint<'a, B>,
+    pub msb: Hint<'a>,
 }
 
-impl<B: Blocks> Side<'_, B> {
-    pub fn factor(&self) -> Factor<'_, B> {
+impl Side<'_> {
+    pub fn factor(&self) -> Factor<'_, Object> {
         Factor { x: self.x, signed: self.signed, msb: self.msb.msb() }
     }
 
-    pub fn extend(&self, width: u32) -> Extend<'_, B> {
+    pub fn extend(&self, width: u32) -> Extend<'_, Object> {
         Extend { x: self.x, width, signed: self.signed, msb: self.msb.msb() }
     }
 }
 
 /// A product of a secret and a known factor, which is k·2^shift.
-pub(super) struct Weighted<'a, B: Blocks> {
-    pub side: Side<'a, B>,
+pub(super) struct Weighted<'a> {
+    pub side: Side<'a>,
     /// Bits of the product without its `shift` lowest.
     pub width: u32,
     pub k: Vec<u64>,
@@ -103,7 +95,7 @@ pub(super) struct Weighted<'a, B: Blocks> {
 }
 
 /// Known factors as 64-bit words whose products are right modulo 2^64.
-pub(super) fn words(f: &Factor<'_, impl Blocks>, k: &Ints) -> Vec<u64> {
+pub(super) fn words(f: &Factor<'_, AnyBlocks>, k: &Ints) -> Vec<u64> {
     k.v.iter().map(|&v| if f.signed { two_complement(v, k.width) } else { v }).collect()
 }
 

@@ -1,23 +1,23 @@
 //! Selections, of which what is known is not sent.
 
-use super::jobs::Mixed::{Known, Secret};
 use super::jobs::is_zero;
-use super::{Bit, Folding, Int};
+use crate::any::Mixed::{Known, Secret};
+use crate::any::{AnyBlocks, Bit, Failure, Handle, Int, Object};
 use crate::blocks::{Blocks, Row, Select};
 use crate::clear::Bits;
 use std::borrow::Cow;
 
 /// What is selected of one job, and which it is.
-struct Asked<'a, B: Blocks> {
+struct Asked<'a> {
     at: usize,
-    bit: Cow<'a, B::Bit>,
-    ints: Vec<Cow<'a, B::Int>>,
-    bits: Vec<&'a B::Bit>,
+    bit: Cow<'a, Handle>,
+    ints: Vec<Cow<'a, Handle>>,
+    bits: Vec<&'a Handle>,
 }
 
-impl<B: Blocks> Folding<B> {
+impl AnyBlocks {
     /// As [`Blocks::select`]: with known integers only, the bits are widened instead.
-    pub(super) fn rows(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, B::Error> {
+    pub(super) fn rows(&mut self, jobs: &[Select<'_, Self>]) -> Result<Vec<Row<Self>>, Failure> {
         // Under a secret bit; elsewhere, and where a known integer is zero, all is local.
         let under = |job: &Select<'_, Self>| matches!(job.bit, Secret(_));
         let is_secret = |job: &Select<'_, Self>| {
@@ -26,21 +26,21 @@ impl<B: Blocks> Folding<B> {
         };
         let picks = jobs.iter().any(|job| under(job) && is_secret(job));
         let mut rows: Vec<Row<Self>> = vec![];
-        let mut asked: Vec<Asked<'_, B>> = vec![];
+        let mut asked: Vec<Asked<'_>> = vec![];
         for (at, job) in jobs.iter().enumerate() {
-            let ints: Vec<&Int<B>> = job.ints.iter().copied().filter(|x| under(job) && !is_zero(x)).collect();
+            let ints: Vec<&Int> = job.ints.iter().copied().filter(|x| under(job) && !is_zero(x)).collect();
             let bits = job.bits.iter().filter_map(|c| if let Secret(c) = c { Some(c) } else { None });
-            let bits: Vec<&B::Bit> = bits.filter(|_| under(job)).collect();
+            let bits: Vec<&Handle> = bits.filter(|_| under(job)).collect();
             if !ints.is_empty() || !bits.is_empty() {
                 let ints = ints.into_iter().map(|x| self.lower_ints(x)).collect();
                 asked.push(Asked { at, bit: self.lower_bits(job.bit), ints, bits });
             }
-            let int = |x: &&Int<B>| match job.bit {
+            let int = |x: &&Int| match job.bit {
                 Known(Bits(b)) => self.weigh(x, b),
                 // Taken from `asked` below, but for zeros.
                 Secret(_) => (*x).clone(),
             };
-            let bit = |c: &&Bit<B>| match (job.bit, c) {
+            let bit = |c: &&Bit| match (job.bit, c) {
                 (Known(b), c) => self.kept(c, b),
                 (b, Known(c)) => self.kept(b, c),
                 _ => (*c).clone(),
@@ -53,9 +53,9 @@ impl<B: Blocks> Folding<B> {
         if asked.is_empty() {
             return Ok(rows);
         }
-        let mut found: Vec<(Vec<B::Int>, Vec<B::Bit>)> = vec![];
+        let mut found: Vec<(Vec<Handle>, Vec<Handle>)> = vec![];
         if picks {
-            let jobs: Vec<Select<'_, B>> = asked
+            let jobs: Vec<Select<'_, Object>> = asked
                 .iter()
                 .map(|a| Select {
                     bit: &*a.bit,
@@ -65,8 +65,8 @@ impl<B: Blocks> Folding<B> {
                 .collect();
             found.extend(self.0.select(&jobs)?.into_iter().map(|row| (row.ints, row.bits)));
         } else {
-            let widest = |ints: &[Cow<'_, B::Int>]| ints.iter().map(|x| self.0.width(x)).max().unwrap_or(1);
-            let wide: Vec<(&B::Bit, u32)> = asked.iter().map(|a| (&*a.bit, widest(&a.ints))).collect();
+            let widest = |ints: &[Cow<'_, Handle>]| ints.iter().map(|x| self.0.width(x)).max().unwrap_or(1);
+            let wide: Vec<(&Handle, u32)> = asked.iter().map(|a| (&*a.bit, widest(&a.ints))).collect();
             let wide = self.0.widen(&wide)?;
             for (asked, wide) in asked.iter().zip(wide) {
                 let known = jobs[asked.at].ints.iter().filter(|x| !is_zero(x));

@@ -7,11 +7,12 @@
 use super::slide::{Move, moves, slide};
 use super::tables::ASIN;
 use super::trig::{Normal, normalise};
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle, two};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 use crate::sqrt::sqrt;
 
 /// Fraction bits of everything between 0 and 4.
@@ -26,7 +27,7 @@ const HALF_PI: u64 = 421_657_428;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn asin<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn asin(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let half = halved(b, x)?;
     let plain = b.not(&half.far);
     let p = half.arc(b, &plain)?;
@@ -46,7 +47,7 @@ pub fn asin<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn acos<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn acos(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let half = halved(b, x)?;
     let left = b.both(&half.far, &x.sign)?;
     let right = b.xor(&half.far, &left);
@@ -71,25 +72,25 @@ pub fn acos<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 }
 
 /// A number v that is at most ½: |x|, or y.
-struct Half<B: Blocks> {
+struct Half {
     /// |x| is ½ or more, and v is y.
-    far: B::Bit,
+    far: Bit,
     /// |x| is 1.
-    one: B::Bit,
+    one: Bit,
     /// |x| is more than 1, or not a number.
-    beyond: B::Bit,
+    beyond: Bit,
     /// v, with a mantissa of 29 bits whose lowest is zero.
-    v: Normal<B>,
+    v: Normal,
     /// v at scale 28, and whether it is ½.
-    fixed: (B::Int, B::Bit),
+    fixed: (Int, Bit),
 }
 
 /// The number whose asin is needed.
-fn halved<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Half<B>, B::Error> {
+fn halved(b: &mut AnyBlocks, x: &Float) -> Result<Half, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let Format { q, .. } = x.format;
     let exp = b.offset(&x.exp, 1);
-    let (near, inner) = B::one(b.negative_zero(&[&exp])?);
+    let (near, inner) = only(b.negative_zero(&[&exp])?);
     let far = b.not(&near);
     let [exp, man] = two(b.is_zero(&[&x.exp, &b.low(&x.man, q)])?);
     let one = b.both(&exp, &man)?;
@@ -123,19 +124,19 @@ fn halved<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Half<B>, B::Error> {
     });
     let top = b.not(&zero);
     let man = Extend { x: &man, width: SCALE + 1, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let man = b.shift(&man, 1);
     let slid = slide(b, &exp, &man, &table, 7, None)?;
     let v = Normal { man: b.low(&man, SCALE + 1), exp, zero };
     Ok(Half { far, one, beyond, v, fixed: (slid.right, slid.flag) })
 }
 
-impl<B: Blocks> Half<B> {
+impl Half {
     /// asin v at scale 28: of v's mantissa where `mantissa` says so.
-    fn arc(&self, b: &mut B, mantissa: &B::Bit) -> Result<B::Int, B::Error> {
+    fn arc(&self, b: &mut AnyBlocks, mantissa: &Bit) -> Result<Int, Failure> {
         // A whole ½ counts as a little less, for the last piece ends there.
         let (fixed, half) = &self.fixed;
-        let last = B::one(b.widen(&[(half, SCALE - 1)])?);
+        let last = only(b.widen(&[(half, SCALE - 1)])?);
         let h = ASIN.evaluate(b, &b.sub(&b.low(fixed, SCALE - 1), &last), false)?.0;
         let fixed = b.low(fixed, SCALE + 1);
         let step = b.times(mantissa, &b.sub(&self.v.man, &fixed))?;

@@ -4,12 +4,13 @@
 use super::slide::{Move, moves, slide};
 use super::tables::ATAN;
 use crate::add::keys;
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::format::Format;
 use crate::reciprocal::reciprocal;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of everything between 0 and 2.
 const SCALE: u32 = 28;
@@ -23,7 +24,7 @@ const HALF_PI: u64 = 421_657_428;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn atan<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn atan(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     assert_eq!(x.format, format, "math functions are those of single precision");
     // The exponent is not negative: x is 1 or more.
@@ -31,7 +32,7 @@ pub fn atan<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let inverse = b.not(&below);
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: SCALE - 1, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let man = b.shift(&man, 4);
 
     // y = 2^27/man is in (½, 1] at scale 32; 2y·2^(−exp−1) is 1/x.
@@ -78,7 +79,7 @@ pub fn atan<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn atan2<B: Blocks>(b: &mut B, y: &Float<B>, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn atan2(b: &mut AnyBlocks, y: &Float, x: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     assert!(x.format == format && y.format == format, "math functions are those of single precision");
     let width = format.exp_width();

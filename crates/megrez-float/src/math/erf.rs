@@ -6,11 +6,12 @@
 
 use super::slide::{Move, flagged, slide};
 use super::tables::ERF;
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of everything between 0 and 2.
 const SCALE: u32 = 28;
@@ -21,7 +22,7 @@ const WIDE: u32 = 29;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn erf<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn erf(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     assert_eq!(x.format, format, "math functions are those of single precision");
     // |x|/4 at scale 28, and whether |x| is 1 or more, and 4 or more.
@@ -31,7 +32,7 @@ pub fn erf<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
         _ => (Move::Gone, [false, false]),
     });
     let top = b.not(&x.zero);
-    let man = B::one(b.extend(&[Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) }])?);
+    let man = only(b.extend(&[Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) }])?);
     let man = b.shift(&man, 4);
     let slid = slide(b, &x.exp, &man, &table, 7, None)?;
     let value = ERF.evaluate(b, &b.low(&slid.right, SCALE), false)?.0;

@@ -8,11 +8,12 @@
 
 use super::slide::{Move, moves, slide};
 use super::tables::EXP2;
-use crate::blocks::{Blocks, Extend, Msb, Table};
+use crate::any::{AnyBlocks, Bit, Extend, Failure, Int, Msb};
+use crate::blocks::{Blocks, Table};
 use crate::finish::{Class, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of x.
 const SCALE: u32 = 28;
@@ -23,11 +24,11 @@ const LOG2_E: u64 = 99_141_248_300;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn exp2(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     // man at scale 23, moved left by 5 for the scale and by up to 6 for the exponent.
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let man = b.shift(&man, 4);
     let power = place(b, &x.exp, &man, 0, &range(0, false), &x.sign)?.power(b)?;
     rounded(b, x, &power)
@@ -37,32 +38,32 @@ pub fn exp2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn exp<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn exp(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let power = place_of(b, x, &x.sign)?.power(b)?;
     rounded(b, x, &power)
 }
 
 /// 2^f·2^exp, with 2^f in [1, 2) as an integer of 29 bits.
-pub(crate) struct Power<B: Blocks> {
-    pub man: B::Int,
-    pub exp: B::Int,
+pub(crate) struct Power {
+    pub man: Int,
+    pub exp: Int,
     /// |x| is 128 or more, or not a number.
-    pub large: B::Bit,
+    pub large: Bit,
 }
 
 /// e^(−|x|·2^lift), where |x|·2^lift from 128 on is taken for something from 64 on.
-pub(crate) fn exp_below<B: Blocks>(b: &mut B, x: &Float<B>, lift: i64) -> Result<Power<B>, B::Error> {
+pub(crate) fn exp_below(b: &mut AnyBlocks, x: &Float, lift: i64) -> Result<Power, Failure> {
     let man = times_log2_e(b, x)?;
     let negative = b.public_bits(&vec![true; x.lanes(b)]);
     place(b, &x.exp, &man, 7, &range(lift, true), &negative)?.power(b)
 }
 
 /// man·log2 e at scale 34 in 37 bits.
-fn times_log2_e<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<B::Int, B::Error> {
+fn times_log2_e(b: &mut AnyBlocks, x: &Float) -> Result<Int, Failure> {
     // The product has scale 59; 34 of it are enough for 2^6 times as much.
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 62, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let man = b.offset(&b.scale(&man, LOG2_E), 1 << 24);
     b.cut(&man, 25)
 }
@@ -78,25 +79,25 @@ pub(crate) fn range(lift: i64, clamp: bool) -> Table {
 }
 
 /// ±man·2^exp at scale 28 in 38 bits, and whether that is beyond the range.
-pub(super) struct Place<B: Blocks> {
-    pub at: B::Int,
-    pub large: B::Bit,
+pub(super) struct Place {
+    pub at: Int,
+    pub large: Bit,
 }
 
 /// Where ±man·2^exp lies, if man·2^(7 − drop) is it at scale 28 for the exponent 6.
-pub(super) fn place<B: Blocks>(
-    b: &mut B,
-    exp: &B::Int,
-    man: &B::Int,
+pub(super) fn place(
+    b: &mut AnyBlocks,
+    exp: &Int,
+    man: &Int,
     drop: u32,
     range: &Table,
-    sign: &B::Bit,
-) -> Result<Place<B>, B::Error> {
+    sign: &Bit,
+) -> Result<Place, Failure> {
     let slid = slide(b, exp, man, range, drop, None)?;
     let width = SCALE + Format::FLOAT32.exp_width();
     let at = match b.width(&slid.right) {
         w if w < width => {
-            B::one(b.extend(&[Extend { x: &slid.right, width, signed: false, msb: Msb::Zero }])?)
+            only(b.extend(&[Extend { x: &slid.right, width, signed: false, msb: Msb::Zero }])?)
         }
         _ => b.low(&slid.right, width),
     };
@@ -104,14 +105,14 @@ pub(super) fn place<B: Blocks>(
 }
 
 /// Where x·log2 e lies for |x| below 128, with the sign given.
-pub(super) fn place_of<B: Blocks>(b: &mut B, x: &Float<B>, sign: &B::Bit) -> Result<Place<B>, B::Error> {
+pub(super) fn place_of(b: &mut AnyBlocks, x: &Float, sign: &Bit) -> Result<Place, Failure> {
     let man = times_log2_e(b, x)?;
     place(b, &x.exp, &man, 7, &range(0, false), sign)
 }
 
-impl<B: Blocks> Place<B> {
+impl Place {
     /// Two to the power of what lies there.
-    pub fn power(&self, b: &mut B) -> Result<Power<B>, B::Error> {
+    pub fn power(&self, b: &mut AnyBlocks) -> Result<Power, Failure> {
         let (man, exp) = EXP2.evaluate(b, &self.at, true)?;
         Ok(Power { man, exp: exp.expect("asked for"), large: self.large.clone() })
     }
@@ -119,7 +120,7 @@ impl<B: Blocks> Place<B> {
 
 /// The power as a float. Whatever is too large, infinities included, is 0 or ∞ by x's sign; NaN is
 /// among it.
-fn rounded<B: Blocks>(b: &mut B, x: &Float<B>, power: &Power<B>) -> Result<Float<B>, B::Error> {
+fn rounded(b: &mut AnyBlocks, x: &Float, power: &Power) -> Result<Float, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let pairs = [(&power.large, &x.sign), (&x.nan, &x.sign)];
     settle_normal(b, x.format, &power.exp, &power.man, &pairs, |b, gates| {

@@ -8,12 +8,13 @@
 
 use super::trig::normalise;
 use crate::add::keys;
-use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Int, Lookup, Msb, Select};
+use crate::blocks::{Blocks, Table};
 use crate::finish::{Class, finish, outside};
 use crate::float::Float;
 use crate::format::Format;
 use crate::reciprocal::reciprocal;
-use crate::single::Single;
+use crate::single::only;
 
 /// Bits of a mantissa, and the exponent of a factor.
 const STEP: u32 = 24;
@@ -30,13 +31,13 @@ const INVERSE: u32 = 32;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn fmod<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn fmod(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     assert!(x.format == format && y.format == format, "math functions are those of single precision");
     let [(_, x_man), (_, y_man)] = keys(b, [x, y], 1)?;
     let inverse = reciprocal(b, &b.shift(&y_man, 4), 27)?;
     let man = Extend { x: &y_man, width: REST, signed: false, msb: Msb::Zero };
-    let divisor = Divisor { man: B::one(b.extend(&[man])?), inverse };
+    let divisor = Divisor { man: only(b.extend(&[man])?), inverse };
 
     let apart = b.sub(&x.exp, &y.exp);
     let table = Table::new(8, &[STEP], STEPS, |d| {
@@ -44,7 +45,7 @@ pub fn fmod<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>
         [1 << (d % u64::from(STEP))].into_iter().chain(whole).collect()
     });
     let index = b.low(&apart, 8);
-    let row = B::one(b.lookup(&[Lookup { index: &index, table: &table }])?);
+    let row = only(b.lookup(&[Lookup { index: &index, table: &table }])?);
     let product = b.product(Factor::small(&x_man), Factor::unsigned(&row.ints[0]), 2 * STEP)?;
     let upper = b.cut(&product, CUT)?;
     let mut rest = divisor.rest(b, &product, &upper)?;
@@ -81,14 +82,14 @@ pub fn fmod<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>
 }
 
 /// A mantissa Y with a zero bit on top, and its reciprocal.
-struct Divisor<B: Blocks> {
-    man: B::Int,
-    inverse: B::Int,
+struct Divisor {
+    man: Int,
+    inverse: Int,
 }
 
-impl<B: Blocks> Divisor<B> {
+impl Divisor {
     /// v mod Y in 26 bits, for v below 2^24·Y of which `upper` are all but the lowest 20 bits.
-    fn rest(&self, b: &mut B, v: &B::Int, upper: &B::Int) -> Result<B::Int, B::Error> {
+    fn rest(&self, b: &mut AnyBlocks, v: &Int, upper: &Int) -> Result<Int, Failure> {
         let drop = INVERSE + STEP - 1 - CUT;
         let quotient = b.product(Factor::unsigned(upper), Factor::small(&self.inverse), REST + drop)?;
         let quotient = b.cut(&quotient, drop)?;

@@ -7,12 +7,13 @@
 use super::exp::{Power, place_of};
 use super::slide::{Move, moves, slide};
 use super::tables::{EXPM1, SINH};
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Int, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::format::Format;
 use crate::reciprocal::reciprocal;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of everything between 0 and 2.
 const SCALE: u32 = 28;
@@ -23,7 +24,7 @@ const WIDE: u32 = SCALE + 2;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn expm1<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn expm1(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let place = place_of(b, x, &x.sign)?;
     let power = place.power(b)?;
@@ -42,7 +43,7 @@ pub fn expm1<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
         _ => (Move::Gone, false),
     });
     let smaller = Extend { x: &smaller, width: WIDE, signed: false, msb: Msb::One };
-    let smaller = B::one(b.extend(&[smaller])?);
+    let smaller = only(b.extend(&[smaller])?);
     let smaller = slide(b, &apart, &smaller, &table, 7, None)?.right;
     let far = b.shift(&b.sub(&larger, &b.low(&smaller, SCALE + 1)), 1);
     let far_exp = b.offset(&b.sub(&power.exp, &row[1]), u64::MAX);
@@ -65,7 +66,7 @@ pub fn expm1<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sinh<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sinh(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let (place, power, inverse) = both_powers(b, x)?;
     let far = b.scale(&b.sub(&power.man, &inverse), 2);
     let far_exp = b.offset(&power.exp, 2u64.wrapping_neg());
@@ -84,7 +85,7 @@ pub fn sinh<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn cosh<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn cosh(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let (_, power, inverse) = both_powers(b, x)?;
     let man = b.add(&power.man, &inverse);
     let exp = b.offset(&power.exp, u64::MAX);
@@ -97,13 +98,13 @@ pub fn cosh<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 }
 
 /// Where |x|·log2 e lies, e^|x| = m·2^n, and 2^(−2n)/m at scale 28 as m is.
-fn both_powers<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<(B::Int, Power<B>, B::Int), B::Error> {
+fn both_powers(b: &mut AnyBlocks, x: &Float) -> Result<(Int, Power, Int), Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let positive = b.public_bits(&vec![false; x.lanes(b)]);
     let place = place_of(b, x, &positive)?;
     let mut power = place.power(b)?;
     let man = Extend { x: &power.man, width: WIDE, signed: false, msb: Msb::One };
-    power.man = B::one(b.extend(&[man])?);
+    power.man = only(b.extend(&[man])?);
     let inverse = reciprocal(b, &power.man, SCALE)?;
     let inverse = b.cut(&b.offset(&inverse, 1 << 4), 5)?;
     let table = moves(|n| match n {
@@ -115,7 +116,7 @@ fn both_powers<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<(B::Int, Power<B>, 
 }
 
 /// man·h for h below 4 at scale 28, as a mantissa in [1, 4).
-fn below_one<B: Blocks>(b: &mut B, x: &Float<B>, h: &B::Int) -> Result<B::Int, B::Error> {
+fn below_one(b: &mut AnyBlocks, x: &Float, h: &Int) -> Result<Int, Failure> {
     let top = b.not(&x.zero);
     let man = Factor { x: &x.man, signed: false, msb: Msb::Shared(&top) };
     let product = b.product(man, Factor::small(h), WIDE + x.format.q)?;
@@ -123,12 +124,7 @@ fn below_one<B: Blocks>(b: &mut B, x: &Float<B>, h: &B::Int) -> Result<B::Int, B
 }
 
 /// The first mantissa and exponent where |x| is below 1, otherwise the others.
-fn nearer<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    near: [&B::Int; 2],
-    far: [&B::Int; 2],
-) -> Result<(B::Int, B::Int), B::Error> {
+fn nearer(b: &mut AnyBlocks, x: &Float, near: [&Int; 2], far: [&Int; 2]) -> Result<(Int, Int), Failure> {
     let below = b.is_negative(&x.exp)?;
     let steps = [0, 1].map(|i| b.sub(near[i], far[i]));
     let job = Select { bit: &below, ints: steps.iter().collect(), bits: vec![] };

@@ -4,11 +4,11 @@
 use super::slide::{Move, moves, slide};
 use super::trig::normalise;
 use crate::add::keys;
-use crate::blocks::{Blocks, Factor, Select};
+use crate::any::{AnyBlocks, Factor, Failure, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
 use crate::sqrt::sqrt;
 
 /// Fraction bits of the numbers that are squared.
@@ -18,7 +18,7 @@ const SCALE: u32 = 28;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn hypot<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn hypot(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     assert!(x.format == format && y.format == format, "math functions are those of single precision");
     let [(x_key, x_man), (y_key, y_man)] = keys(b, [x, y], 1)?;

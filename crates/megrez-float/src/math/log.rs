@@ -12,11 +12,12 @@
 use super::spline::Spline;
 use super::tables::{LN, LOG2, LOG10};
 use crate::add::add;
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate, mask};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Select, Truncate};
+use crate::blocks::{Blocks, mask};
 use crate::finish::{Class, settle_normal};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of h.
 const H: u32 = 27;
@@ -36,7 +37,7 @@ const LOG10_4: u64 = 1_355_718_576_299_648;
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn log2(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     logarithm(b, x, &LOG2, 1 << SCALE, SCALE)
 }
 
@@ -44,7 +45,7 @@ pub fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn ln<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn ln(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     logarithm(b, x, &LN, LN_2, SCALE)
 }
 
@@ -52,20 +53,14 @@ pub fn ln<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn log10<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn log10(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     // Twice the logarithm, so that its h is as large as the others.
     logarithm(b, x, &LOG10, LOG10_4, SCALE + 1)
 }
 
 /// The logarithm whose log z/(z − 1) is `spline` and whose log 2 is `unit`, as integers of which 1
 /// is 2^`scale`.
-fn logarithm<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    spline: &Spline,
-    unit: u64,
-    scale: u32,
-) -> Result<Float<B>, B::Error> {
+fn logarithm(b: &mut AnyBlocks, x: &Float, spline: &Spline, unit: u64, scale: u32) -> Result<Float, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let (sign, size) = split(b, x, spline)?.sum(b, unit)?;
     let exp = b.constant(x.lanes(b), x.format.exp_width(), u64::from(scale).wrapping_neg());
@@ -76,7 +71,7 @@ fn logarithm<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn log1p<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn log1p(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let Format { p, q } = Format::WIDE;
     let one = Float::constant(b, Format::WIDE, mask(p - 1) << q, x.lanes(b));
@@ -85,12 +80,12 @@ pub fn log1p<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
     let (sign, size) = parts.sum(b, LN_2_WIDE)?;
 
     // N = 0: x·h, with the exponent of x.
-    let near = B::one(b.is_zero(&[&parts.whole])?);
+    let near = only(b.is_zero(&[&parts.whole])?);
     let top = b.not(&x.zero);
     let man = Factor { x: &x.man, signed: false, msb: Msb::Shared(&top) };
     let product = b.product(man, Factor::small(&parts.h), x.format.q + H + 3)?;
     let wider = Extend { x: &product, width: b.width(&size), signed: false, msb: Msb::Zero };
-    let product = B::one(b.extend(&[wider])?);
+    let product = only(b.extend(&[wider])?);
     let step = b.sub(&product, &size);
     let far = u64::from(q + 1 + H).wrapping_neg();
     let lift = b.offset(&x.exp, u64::from(q + 1 - x.format.q));
@@ -102,24 +97,24 @@ pub fn log1p<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 }
 
 /// log |x| is N·log 2 + (z − 1)·h.
-struct Parts<B: Blocks> {
+struct Parts {
     /// N.
-    whole: B::Int,
+    whole: Int,
     /// z − 1, with one fraction bit more than x has.
-    delta: B::Int,
+    delta: Int,
     /// z − 1 is negative.
-    upper: B::Bit,
+    upper: Bit,
     /// h at scale 27.
-    h: B::Int,
+    h: Int,
 }
 
 /// N, z − 1 and h of |x|; of zeros those of something small.
-fn split<B: Blocks>(b: &mut B, x: &Float<B>, spline: &Spline) -> Result<Parts<B>, B::Error> {
+fn split(b: &mut AnyBlocks, x: &Float, spline: &Spline) -> Result<Parts, Failure> {
     let Format { p, q } = x.format;
     // A zero gets the mantissa of 1; its exponent makes the logarithm negative, as it should be.
     let man = b.add(&x.man, &b.shift(&b.narrow(&x.zero), q));
     let h = spline.evaluate(b, &b.low(&man, q), false)?.0;
-    let top = B::one(b.truncate(&[Truncate { x: &man, cuts: &[q - 1] }])?);
+    let top = only(b.truncate(&[Truncate { x: &man, cuts: &[q - 1] }])?);
     let upper = b.parity(&top[0]);
 
     // N = exp + upper, and z − 1 at scale q + 1: 2·man − 2^(q+1), or man − 2^(q+1).
@@ -137,9 +132,9 @@ fn split<B: Blocks>(b: &mut B, x: &Float<B>, spline: &Spline) -> Result<Parts<B>
     Ok(Parts { whole, delta, upper, h })
 }
 
-impl<B: Blocks> Parts<B> {
+impl Parts {
     /// The sign and the size of the sum; `unit` is log 2.
-    fn sum(&self, b: &mut B, unit: u64) -> Result<(B::Bit, B::Int), B::Error> {
+    fn sum(&self, b: &mut AnyBlocks, unit: u64) -> Result<(Bit, Int), Failure> {
         let width = b.width(&self.whole);
         let delta = Factor { x: &self.delta, signed: true, msb: Msb::Shared(&self.upper) };
         let part = b.product(delta, Factor::small(&self.h), width)?;
@@ -151,16 +146,10 @@ impl<B: Blocks> Parts<B> {
 }
 
 /// The logarithm of x from its sign and size, where the lowest bit of `size` is 2^`exp`.
-fn settled<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    sign: &B::Bit,
-    size: &B::Int,
-    exp: &B::Int,
-) -> Result<Float<B>, B::Error> {
+fn settled(b: &mut AnyBlocks, x: &Float, sign: &Bit, size: &Int, exp: &Int) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     let width = b.width(size);
-    let top = B::one(b.leading(&[(size, format.exp_width())])?);
+    let top = only(b.leading(&[(size, format.exp_width())])?);
     let man = b.product(Factor::unsigned(size), Factor::unsigned(&top.scale), width)?;
     let man = b.cut(&man, width - LOG)?;
     let exp = b.add(&top.position, exp);

@@ -12,11 +12,12 @@
 use super::exp::{place, range};
 use super::slide::{Move, moves, slide};
 use super::tables::LOG2_FINE;
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select, Truncate};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Select, Truncate};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle_normal, two};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of a logarithm next to 1.
 const FINE: u32 = 60;
@@ -29,19 +30,19 @@ const LOG: u32 = 36;
 
 /// A logarithm: sign, mantissa of `LOG` bits with its top bit set, exponent, and whether it is
 /// zero.
-struct Log<B: Blocks> {
-    sign: B::Bit,
-    man: B::Int,
-    exp: B::Int,
-    zero: B::Bit,
+struct Log {
+    sign: Bit,
+    man: Int,
+    exp: Int,
+    zero: Bit,
 }
 
 /// log2 |x|; for zeros and infinities one of the right sign.
-fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Log<B>, B::Error> {
+fn log2(b: &mut AnyBlocks, x: &Float) -> Result<Log, Failure> {
     let Format { p, q } = x.format;
     let man = b.add(&x.man, &b.shift(&b.narrow(&x.zero), q));
     let h = LOG2_FINE.evaluate(b, &b.low(&man, q), false)?.0;
-    let top = B::one(b.truncate(&[Truncate { x: &man, cuts: &[q - 1] }])?);
+    let top = only(b.truncate(&[Truncate { x: &man, cuts: &[q - 1] }])?);
     let upper = b.parity(&top[0]);
     let wide = [
         Extend { x: &man, width: 26, signed: false, msb: Msb::One },
@@ -57,10 +58,10 @@ fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Log<B>, B::Error> {
     let part = b.product(delta, Factor::small(&h), WIDTH)?;
 
     // N = 0: all of the product. Otherwise without its last bits, and N above it.
-    let near = B::one(b.is_zero(&[&whole])?);
+    let near = only(b.is_zero(&[&whole])?);
     let coarse = b.cut(&part, FINE - COARSE)?;
     let coarse = Extend { x: &coarse, width: WIDTH, signed: true, msb: Msb::Shared(&upper) };
-    let coarse = B::one(b.extend(&[coarse])?);
+    let coarse = only(b.extend(&[coarse])?);
     let coarse = b.add(&coarse, &b.low(&b.shift(&whole, COARSE), WIDTH));
     let (step, lift) = (b.sub(&part, &coarse), b.constant(x.lanes(b), p + 2, u64::from(FINE - COARSE)));
     let job = Select { bit: &near, ints: vec![&step, &lift], bits: vec![] };
@@ -70,7 +71,7 @@ fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Log<B>, B::Error> {
     let sign = b.is_negative(&sum)?;
     let size = b.negate_if(&sign, &sum)?;
     let size = b.low(&size, WIDTH - 1);
-    let top = B::one(b.leading(&[(&size, p + 2)])?);
+    let top = only(b.leading(&[(&size, p + 2)])?);
     let man = b.product(Factor::unsigned(&size), Factor::unsigned(&top.scale), WIDTH - 1)?;
     let man = b.cut(&man, WIDTH - 1 - LOG)?;
     let exp = b.offset(&b.sub(&top.position, &row[1]), u64::from(COARSE).wrapping_neg());
@@ -78,7 +79,7 @@ fn log2<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Log<B>, B::Error> {
 }
 
 /// Whether y is an integer, and whether an odd one.
-fn parity<B: Blocks>(b: &mut B, y: &Float<B>) -> Result<[B::Bit; 2], B::Error> {
+fn parity(b: &mut AnyBlocks, y: &Float) -> Result<[Bit; 2], Failure> {
     let table = moves(|e| match e {
         ..=-2 => (Move::Gone, false),
         -1..=23 => (Move::Left((e + 1) as u32), true),
@@ -86,12 +87,12 @@ fn parity<B: Blocks>(b: &mut B, y: &Float<B>) -> Result<[B::Bit; 2], B::Error> {
     });
     let top = b.not(&y.zero);
     let man = Extend { x: &y.man, width: 25, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     // |y| modulo 2 at scale 24.
     let slid = slide(b, &y.exp, &man, &table, 0, Some(25))?;
     let left = slid.left.expect("asked for");
     let odd = b.is_negative(&left)?;
-    let whole = B::one(b.is_zero(&[&b.low(&left, 24)])?);
+    let whole = only(b.is_zero(&[&b.low(&left, 24)])?);
     let integer = b.both(&slid.flag, &whole)?;
     let odd = b.both(&integer, &odd)?;
     Ok([b.xor(&integer, &y.zero), odd])
@@ -101,7 +102,7 @@ fn parity<B: Blocks>(b: &mut B, y: &Float<B>) -> Result<[B::Bit; 2], B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn pow<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn pow(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     assert!(x.format == format && y.format == format, "math functions are those of single precision");
     let log = log2(b, x)?;

@@ -11,11 +11,12 @@ use super::slide::{Move, slide, with_numbers};
 use super::spline::Spline;
 use super::tables::{COS, SIN, TAN};
 use super::trig::{Normal, either, normalise, turned};
-use crate::blocks::{Blocks, Extend, Factor, Msb, Multiply, Select, Truncate};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Multiply, Select, Truncate};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of positions.
 const SCALE: u32 = 28;
@@ -44,20 +45,20 @@ fn window(e: i64) -> [u64; 2] {
 }
 
 /// |x| = N·π/2 ± r.
-struct Reduced<B: Blocks> {
+struct Reduced {
     /// r, normalised, with a mantissa of 29 bits.
-    r: Normal<B>,
+    r: Normal,
     /// r at scale 28.
-    position: B::Int,
+    position: Int,
     /// N modulo 4, lowest bit first.
-    quadrant: [B::Bit; 2],
+    quadrant: [Bit; 2],
     /// r is subtracted.
-    minus: B::Bit,
+    minus: Bit,
     /// x is infinite or not a number.
-    beyond: B::Bit,
+    beyond: Bit,
 }
 
-fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
+fn reduce(b: &mut AnyBlocks, x: &Float) -> Result<Reduced, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let table = with_numbers([64, FINER], |e| match e {
         ..=-34 => (Move::Gone, [0; 2], [false]),
@@ -67,7 +68,7 @@ fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
     });
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let slid = slide(b, &x.exp, &man, &table, 4, None)?;
 
     // N + f modulo 4 at scale 62. The lower product has a bit of room, so that its top bit is zero.
@@ -78,10 +79,10 @@ fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
     let below = b.width(&x.man) + FINER + 1;
     let products = b.multiply(&[by(&slid.more[0], 64), by(&slid.more[1], below)])?;
     let below = b.cut(&products[1], FINER)?;
-    let below = B::one(b.extend(&[in_64_bits(&below, Msb::Zero)])?);
+    let below = only(b.extend(&[in_64_bits(&below, Msb::Zero)])?);
     let turns = b.add(&products[0], &below);
     let n = Truncate { x: &b.offset(&turns, 1 << (FINE - 1)), cuts: &[FINE, FINE + 1] };
-    let n = B::one(b.truncate(&[n])?);
+    let n = only(b.truncate(&[n])?);
     let quadrant = [b.parity(&n[0]), b.parity(&n[1])];
     let f = b.low(&turns, FINE);
     let minus = b.is_negative(&f)?;
@@ -89,7 +90,7 @@ fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
 
     // r in fixed point, by the upper 31 bits of f, which is below ½ …
     let coarse = b.cut(&f, FINE - 31)?;
-    let coarse = B::one(b.extend(&[in_64_bits(&coarse, Msb::Zero)])?);
+    let coarse = only(b.extend(&[in_64_bits(&coarse, Msb::Zero)])?);
     let coarse = b.low(&b.scale(&coarse, HALF_PI), SCALE + 33);
     let coarse = b.cut(&coarse, 33)?;
     let position = b.add(&coarse, &b.low(&slid.right, SCALE));
@@ -97,9 +98,9 @@ fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
     // … and normalised: f's mantissa times π/4 is in [π/4, π/2).
     let fine = normalise(b, &f, FINE)?;
     let man = b.cut(&fine.man, FINE - 31)?;
-    let man = B::one(b.extend(&[in_64_bits(&man, Msb::Shared(&b.not(&fine.zero)))])?);
+    let man = only(b.extend(&[in_64_bits(&man, Msb::Shared(&b.not(&fine.zero)))])?);
     let man = b.offset(&b.scale(&man, QUARTER_PI), 1 << (62 - WIDE));
-    let man = B::one(b.truncate(&[Truncate { x: &man, cuts: &[63 - WIDE, 64 - WIDE] }])?);
+    let man = only(b.truncate(&[Truncate { x: &man, cuts: &[63 - WIDE, 64 - WIDE] }])?);
     let whole = b.is_negative(&man[0])?;
     let (below, one) = (b.low(&man[0], WIDE), b.constant(x.lanes(b), b.width(&fine.exp), 1));
     let step = b.sub(&man[1], &below);
@@ -111,7 +112,7 @@ fn reduce<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Reduced<B>, B::Error> {
 }
 
 /// An unsigned integer in 64 bits.
-fn in_64_bits<'a, B: Blocks>(x: &'a B::Int, msb: Msb<'a, B>) -> Extend<'a, B> {
+fn in_64_bits<'a>(x: &'a Int, msb: Msb<'a>) -> Extend<'a> {
     Extend { x, width: 64, signed: false, msb }
 }
 
@@ -119,7 +120,7 @@ fn in_64_bits<'a, B: Blocks>(x: &'a B::Int, msb: Msb<'a, B>) -> Extend<'a, B> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sin<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sin(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let reduced = reduce(b, x)?;
     // In odd quadrants the cosine of r.
     let even = reduced.quadrant[0].clone();
@@ -131,7 +132,7 @@ pub fn sin<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn cos<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn cos(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let reduced = reduce(b, x)?;
     let even = b.not(&reduced.quadrant[0]);
     let sign = b.xor(&reduced.quadrant[0], &reduced.quadrant[1]);
@@ -139,14 +140,9 @@ pub fn cos<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 }
 
 /// ±cos r where `flat`, otherwise ±sin r, which also has the sign of r.
-fn wave<B: Blocks>(
-    b: &mut B,
-    reduced: &Reduced<B>,
-    flat: &B::Bit,
-    sign: &B::Bit,
-) -> Result<Float<B>, B::Error> {
+fn wave(b: &mut AnyBlocks, reduced: &Reduced, flat: &Bit, sign: &Bit) -> Result<Float, Failure> {
     let Reduced { r, position, minus, beyond, .. } = reduced;
-    let both = |b: &mut B, spline: &Spline| Ok(spline.evaluate(b, position, false)?.0);
+    let both = |b: &mut AnyBlocks, spline: &Spline| Ok(spline.evaluate(b, position, false)?.0);
     let (sine, cosine) = (both(b, &SIN)?, both(b, &COS)?);
     // r·(sin r/r) or 1·cos r.
     let one = b.constant(b.lanes(position), WIDE, 1 << SCALE);
@@ -168,7 +164,7 @@ fn wave<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn tan<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn tan(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let Reduced { r, position, quadrant: [odd, _], minus, beyond } = reduce(b, x)?;
     let factor = TAN.evaluate(b, &position, false)?.0;
     let top = b.not(&r.zero);

@@ -7,12 +7,13 @@
 use super::exp::{Power, exp_below};
 use super::slide::{Move, moves, slide};
 use super::tables::TANH;
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Extend, Factor, Failure, Int, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle};
 use crate::float::Float;
 use crate::format::Format;
 use crate::reciprocal::reciprocal;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of everything between 0 and 2.
 const SCALE: u32 = 28;
@@ -21,7 +22,7 @@ const WIDE: u32 = 29;
 
 /// E at scale 28 in 31 bits, below 1 (a whole 1 counts as a little less), and 1/(1 + E) at scale 28
 /// in 30 bits.
-fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Error> {
+fn with_one(b: &mut AnyBlocks, power: &Power) -> Result<[Int; 2], Failure> {
     let width = SCALE + 3;
     // Exponents are at most zero; from −128 on down they look positive to the table.
     let table = moves(|e| match e {
@@ -30,9 +31,9 @@ fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Er
         _ => (Move::Gone, false),
     });
     let man = Extend { x: &power.man, width: width - 1, signed: false, msb: Msb::One };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let slid = slide(b, &power.exp, &man, &table, 7, None)?;
-    let whole = B::one(b.widen(&[(&slid.flag, width)])?);
+    let whole = only(b.widen(&[(&slid.flag, width)])?);
     let e = b.add(&slid.right, &b.scale(&whole, (1 << SCALE) - 1));
     let r = reciprocal(b, &b.low(&b.offset(&e, 1 << SCALE), SCALE + 2), SCALE)?;
     let r = b.cut(&b.offset(&r, 1 << 4), 5)?;
@@ -41,7 +42,7 @@ fn with_one<B: Blocks>(b: &mut B, power: &Power<B>) -> Result<[B::Int; 2], B::Er
 
 /// 2·x·y as a mantissa in [1, 4), for x·y in [½, 2), x of 29 and y of 30 bits, both at scale 28, y
 /// at most 1.
-pub(super) fn doubled<B: Blocks>(b: &mut B, x: &B::Int, y: &B::Int) -> Result<B::Int, B::Error> {
+pub(super) fn doubled(b: &mut AnyBlocks, x: &Int, y: &Int) -> Result<Int, Failure> {
     let product = b.product(Factor::unsigned(x), Factor::small(y), WIDE + SCALE)?;
     b.cut(&product, SCALE)
 }
@@ -50,7 +51,7 @@ pub(super) fn doubled<B: Blocks>(b: &mut B, x: &B::Int, y: &B::Int) -> Result<B:
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sigmoid<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sigmoid(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let power = exp_below(b, x, 0)?;
     let [_, r] = with_one(b, &power)?;
     let one = b.constant(x.lanes(b), WIDE, 1 << SCALE);
@@ -71,7 +72,7 @@ pub fn sigmoid<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error>
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn tanh<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn tanh(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let format = Format::FLOAT32;
     let power = exp_below(b, x, 1)?;
     let [e, r] = with_one(b, &power)?;
@@ -83,7 +84,7 @@ pub fn tanh<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
         _ => (Move::Gone, false),
     });
     let top = b.not(&x.zero);
-    let man = B::one(b.extend(&[Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) }])?);
+    let man = only(b.extend(&[Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) }])?);
     let man = b.shift(&man, 4);
     let slid = slide(b, &x.exp, &man, &table, 7, None)?;
     let h = TANH.evaluate(b, &b.low(&slid.right, SCALE), false)?.0;

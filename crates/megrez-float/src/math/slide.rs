@@ -4,9 +4,10 @@
 //! whole bytes. Which ones, a table of all exponents knows; SECFLOAT multiplies with a power of two
 //! of the full width instead.
 
-use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table, Truncate};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Lookup, Msb, Select, Truncate};
+use crate::blocks::{Blocks, Table};
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// Bytes that a mantissa can move by.
 const BYTES: usize = 4;
@@ -23,18 +24,18 @@ pub(crate) enum Move {
 }
 
 /// A mantissa on its way.
-pub(crate) struct Slid<B: Blocks> {
+pub(crate) struct Slid {
     /// Where it moves right, ⌊man·2^(n−31) · 2^(7−drop)⌋, for the `drop` asked for; otherwise zero.
     /// Its top bit is zero.
-    pub right: B::Int,
+    pub right: Int,
     /// Where it moves left, man·2^n modulo the width asked for; otherwise zero.
-    pub left: Option<B::Int>,
+    pub left: Option<Int>,
     /// The flag of its exponent.
-    pub flag: B::Bit,
+    pub flag: Bit,
     /// Its other flag, if the table has one.
-    pub second: Option<B::Bit>,
+    pub second: Option<Bit>,
     /// What else the table has for its exponent.
-    pub more: Vec<B::Int>,
+    pub more: Vec<Int>,
 }
 
 /// The table of all exponents of single precision: how to move, and a flag.
@@ -78,16 +79,16 @@ pub(crate) fn with_numbers<const M: usize, const N: usize>(
 
 /// Moves `man`, whose top bit is zero, by the exponents `exp` (modulo 2^8); left into `left` bits
 /// if anything moves left.
-pub(crate) fn slide<B: Blocks>(
-    b: &mut B,
-    exp: &B::Int,
-    man: &B::Int,
+pub(crate) fn slide(
+    b: &mut AnyBlocks,
+    exp: &Int,
+    man: &Int,
     table: &Table,
     drop: u32,
     left: Option<u32>,
-) -> Result<Slid<B>, B::Error> {
+) -> Result<Slid, Failure> {
     let index = b.low(&b.offset(exp, Format::FLOAT32.max_exp() as u64), 8);
-    let mut row = B::one(b.lookup(&[Lookup { index: &index, table }])?);
+    let mut row = only(b.lookup(&[Lookup { index: &index, table }])?);
     let more = row.ints.split_off(1);
     let mut flags = row.bits.split_off(2 * BYTES).into_iter();
     let flag = flags.next().expect("the flag");
@@ -96,13 +97,13 @@ pub(crate) fn slide<B: Blocks>(
 
     // Right by whole bytes, all in the ring of the furthest left.
     let cuts: Vec<u32> = (0..BYTES as u32).map(|i| drop + 8 * i).filter(|&c| c > 0).collect();
-    let tails = B::one(b.truncate(&[Truncate { x: &moved, cuts: &cuts }])?);
+    let tails = only(b.truncate(&[Truncate { x: &moved, cuts: &cuts }])?);
     let mut tails: Vec<_> = tails.iter().collect();
     if drop == 0 {
         tails.insert(0, &moved);
     }
     let width = b.width(tails[0]);
-    let wider = tails[1..].iter().map(|&x| Extend::<B> { x, width, signed: false, msb: Msb::Zero });
+    let wider = tails[1..].iter().map(|&x| Extend { x, width, signed: false, msb: Msb::Zero });
     let extended = b.extend(&wider.collect::<Vec<_>>())?;
     let right: Vec<_> = extended.iter().rev().chain([tails[0]]).collect();
     let lefts: Vec<_> = match left {
@@ -115,8 +116,8 @@ pub(crate) fn slide<B: Blocks>(
         .zip(right.into_iter().chain(&lefts))
         .map(|(bit, x)| Select { bit, ints: vec![x], bits: vec![] })
         .collect();
-    let chosen: Vec<_> = b.select(&jobs)?.into_iter().map(|row| B::one(row.ints)).collect();
-    let sum = |b: &B, parts: &[B::Int]| parts[1..].iter().fold(parts[0].clone(), |s, x| b.add(&s, x));
+    let chosen: Vec<_> = b.select(&jobs)?.into_iter().map(|row| only(row.ints)).collect();
+    let sum = |b: &AnyBlocks, parts: &[Int]| parts[1..].iter().fold(parts[0].clone(), |s, x| b.add(&s, x));
     let right = sum(b, &chosen[..BYTES]);
     let left = left.map(|_| sum(b, &chosen[BYTES..]));
     Ok(Slid { right, left, flag, second: flags.next(), more })

@@ -5,8 +5,9 @@
 //! lies between two fixed powers of two: integers do, and knots may be equidistant, so that a few
 //! top bits of the position are the row's number.
 
-use crate::blocks::{Blocks, Factor, Msb, Table, Truncate};
-use crate::single::Single;
+use crate::any::{AnyBlocks, Factor, Failure, Int, Msb, Truncate};
+use crate::blocks::{Blocks, Table};
+use crate::single::only;
 
 /// 2^index pieces. With t in [0, 1) the position in a piece, the value is c0 + (c1 + (c2 + …)·t)·t,
 /// each product rounded down to a whole unit. See `scripts/float_tables.py`.
@@ -32,12 +33,7 @@ impl Spline {
 
     /// The value at x mod 2^(index + inside), in `widths[0]` bits, and with `whole` also ⌊x /
     /// 2^(index + inside)⌋.
-    pub fn evaluate<B: Blocks>(
-        &self,
-        b: &mut B,
-        x: &B::Int,
-        whole: bool,
-    ) -> Result<(B::Int, Option<B::Int>), B::Error> {
+    pub fn evaluate(&self, b: &mut AnyBlocks, x: &Int, whole: bool) -> Result<(Int, Option<Int>), Failure> {
         // Of t no more bits than its factor has are worth multiplying.
         let kept = |degree: usize| self.inside.min(self.widths[degree]);
         let mut cuts: Vec<u32> =
@@ -48,7 +44,7 @@ impl Spline {
         }
         cuts.sort_unstable();
         cuts.dedup();
-        let mut tails = B::one(b.truncate(&[Truncate { x, cuts: &cuts }])?);
+        let mut tails = only(b.truncate(&[Truncate { x, cuts: &cuts }])?);
         let whole = if whole { tails.pop() } else { None };
         let top = tails.pop().expect("the cut at the piece");
         let row = b.row(&b.low(&top, self.index), &self.table())?.ints;
@@ -66,13 +62,7 @@ impl Spline {
 
 /// ⌊c·t⌋ in `width` bits, for a signed c whose sign is as said, and t in [0, 1) with a zero bit on
 /// top.
-fn step<B: Blocks>(
-    b: &mut B,
-    c: &B::Int,
-    negative: Option<bool>,
-    t: &B::Int,
-    width: u32,
-) -> Result<B::Int, B::Error> {
+fn step(b: &mut AnyBlocks, c: &Int, negative: Option<bool>, t: &Int, width: u32) -> Result<Int, Failure> {
     let msb = match negative {
         None => Msb::Unknown,
         Some(false) => Msb::Zero,

@@ -7,12 +7,13 @@
 
 use super::slide::{Move, Slid, moves, slide};
 use super::tables::{SINPI, TANPI};
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Select};
+use crate::blocks::Blocks;
 use crate::finish::{Class, settle, two};
 use crate::float::Float;
 use crate::format::Format;
 use crate::reciprocal::reciprocal;
-use crate::single::Single;
+use crate::single::only;
 
 /// Fraction bits of positions.
 const SCALE: u32 = 28;
@@ -20,7 +21,7 @@ const SCALE: u32 = 28;
 const WIDE: u32 = 29;
 
 /// Where x lies modulo 2: from 2^−1 on at scale 24, below that at scale 28.
-fn place<B: Blocks>(b: &mut B, x: &Float<B>, reduced: i64) -> Result<Slid<B>, B::Error> {
+fn place(b: &mut AnyBlocks, x: &Float, reduced: i64) -> Result<Slid, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "math functions are those of single precision");
     let table = moves(|e| match e {
         ..=-34 => (Move::Gone, false),
@@ -30,24 +31,24 @@ fn place<B: Blocks>(b: &mut B, x: &Float<B>, reduced: i64) -> Result<Slid<B>, B:
     });
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: 25, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     slide(b, &x.exp, &man, &table, 4, Some(25))
 }
 
 /// y modulo 2, folded at ½.
-struct Folded<B: Blocks> {
+struct Folded {
     /// ⌊y⌋ is odd.
-    odd: B::Bit,
+    odd: Bit,
     /// y modulo 1 is at least ½.
-    high: B::Bit,
+    high: Bit,
     /// The distance to the next integer, 0 to ½, at y's scale.
-    distance: B::Int,
+    distance: Int,
     /// `high` at scale 28.
-    last: B::Int,
+    last: Int,
 }
 
 /// Folds y, which has one bit before the point.
-fn fold<B: Blocks>(b: &mut B, y: &B::Int) -> Result<Folded<B>, B::Error> {
+fn fold(b: &mut AnyBlocks, y: &Int) -> Result<Folded, Failure> {
     let lanes = b.lanes(y);
     let part = b.low(y, b.width(y) - 1);
     let [odd, high] = two(b.negative(&[y, &part])?);
@@ -59,26 +60,21 @@ fn fold<B: Blocks>(b: &mut B, y: &B::Int) -> Result<Folded<B>, B::Error> {
 }
 
 /// A positive number man·2^exp with the leading bit of man on top, or zero.
-pub(super) struct Normal<B: Blocks> {
-    pub man: B::Int,
-    pub exp: B::Int,
-    pub zero: B::Bit,
+pub(super) struct Normal {
+    pub man: Int,
+    pub exp: Int,
+    pub zero: Bit,
 }
 
 /// `fixed` as a normalised number, where its bit 2^`unit` has the value 1.
-pub(super) fn normalise<B: Blocks>(b: &mut B, fixed: &B::Int, unit: u32) -> Result<Normal<B>, B::Error> {
-    let top = B::one(b.leading(&[(fixed, Format::FLOAT32.exp_width())])?);
+pub(super) fn normalise(b: &mut AnyBlocks, fixed: &Int, unit: u32) -> Result<Normal, Failure> {
+    let top = only(b.leading(&[(fixed, Format::FLOAT32.exp_width())])?);
     let man = b.product(Factor::unsigned(fixed), Factor::unsigned(&top.scale), b.width(fixed))?;
     Ok(Normal { man, exp: b.offset(&top.position, u64::from(unit).wrapping_neg()), zero: top.zero })
 }
 
 /// `fixed` where x was reduced, x itself elsewhere, with the mantissa in `fixed`'s width.
-pub(super) fn either<B: Blocks>(
-    b: &mut B,
-    reduced: &B::Bit,
-    fixed: &Normal<B>,
-    x: &Float<B>,
-) -> Result<Normal<B>, B::Error> {
+pub(super) fn either(b: &mut AnyBlocks, reduced: &Bit, fixed: &Normal, x: &Float) -> Result<Normal, Failure> {
     let man = b.shift(&x.man, b.width(&fixed.man) - b.width(&x.man));
     let (man_step, exp_step) = (b.sub(&fixed.man, &man), b.sub(&fixed.exp, &x.exp));
     let flip = b.xor(&fixed.zero, &x.zero);
@@ -93,7 +89,7 @@ pub(super) fn either<B: Blocks>(
 
 /// δ·g for a spline value g of 31 bits in [2, 8) at the scale of bit `unit`: as a mantissa of
 /// `WIDE` bits in [1, 4), with one more bit of room.
-fn factor<B: Blocks>(b: &mut B, delta: &Normal<B>, g: &B::Int, unit: u32) -> Result<B::Int, B::Error> {
+fn factor(b: &mut AnyBlocks, delta: &Normal, g: &Int, unit: u32) -> Result<Int, Failure> {
     let w = b.width(&delta.man);
     let top = b.not(&delta.zero);
     let man = Factor { x: &delta.man, signed: false, msb: Msb::Shared(&top) };
@@ -107,7 +103,7 @@ fn factor<B: Blocks>(b: &mut B, delta: &Normal<B>, g: &B::Int, unit: u32) -> Res
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sinpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn sinpi(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let slid = place(b, x, -1)?;
     let folded = fold(b, &slid.left.expect("asked for"))?;
     // A whole ½ counts as a little less, for the last piece ends there.
@@ -123,7 +119,7 @@ pub fn sinpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn cospi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn cospi(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let slid = place(b, x, -1)?;
     let left = b.shift(&slid.left.expect("asked for"), SCALE - 24);
     let y = b.offset(&b.add(&left, &b.low(&slid.right, SCALE + 1)), 1 << (SCALE - 1));
@@ -135,14 +131,14 @@ pub fn cospi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 }
 
 /// ±δ·g(δ), negative where ⌊y⌋ is odd; with `sign` also where that says, and zeros have it alone.
-fn sine<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    delta: &Normal<B>,
-    g: &B::Int,
-    odd: &B::Bit,
-    sign: Option<&B::Bit>,
-) -> Result<Float<B>, B::Error> {
+fn sine(
+    b: &mut AnyBlocks,
+    x: &Float,
+    delta: &Normal,
+    g: &Int,
+    odd: &Bit,
+    sign: Option<&Bit>,
+) -> Result<Float, Failure> {
     let man = factor(b, delta, g, SCALE)?;
     let man = b.low(&man, WIDE);
     let exp = b.offset(&delta.exp, 1);
@@ -163,7 +159,7 @@ fn sine<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn tanpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+pub fn tanpi(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let slid = place(b, x, -2)?;
     let left = b.shift(&slid.left.expect("asked for"), SCALE - 24);
     let y = b.add(&left, &b.low(&slid.right, SCALE + 1));
@@ -198,12 +194,7 @@ pub fn tanpi<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
 
 /// tan·2^exp, or its reciprocal where `steep`: both as a mantissa of `WIDE` bits in [1, 4). `tan`
 /// is one, with one bit of room.
-pub(super) fn turned<B: Blocks>(
-    b: &mut B,
-    tan: &B::Int,
-    exp: &B::Int,
-    steep: &B::Bit,
-) -> Result<(B::Int, B::Int), B::Error> {
+pub(super) fn turned(b: &mut AnyBlocks, tan: &Int, exp: &Int, steep: &Bit) -> Result<(Int, Int), Failure> {
     // The reciprocal, from the mantissa with its leading bit in place.
     let flat = b.low(tan, WIDE);
     let two = b.is_negative(&flat)?;
@@ -211,7 +202,7 @@ pub(super) fn turned<B: Blocks>(
     let normal = b.sub(&b.scale(tan, 2), &half);
     let r = reciprocal(b, &normal, WIDE - 1)?;
     let r = b.cut(&b.offset(&r, 1 << 4), 5)?;
-    let two = B::one(b.widen(&[(&two, b.width(exp))])?);
+    let two = only(b.widen(&[(&two, b.width(exp))])?);
     let steep_exp = b.neg(&b.offset(&b.add(exp, &two), 1));
     let (man_step, exp_step) = (b.sub(&b.low(&r, WIDE), &flat), b.sub(&steep_exp, exp));
     let job = Select { bit: steep, ints: vec![&man_step, &exp_step], bits: vec![] };

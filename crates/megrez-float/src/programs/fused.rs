@@ -38,7 +38,7 @@ mod sorted;
 mod terms;
 
 use super::parts::in_parts;
-use crate::blocks::Blocks;
+use crate::any::{AnyBlocks, Failure};
 use crate::float::Float;
 use crate::format::Format;
 use crate::mul::mul;
@@ -88,12 +88,12 @@ fn split(n: usize, most: usize) -> (usize, usize) {
 
 /// `results` sums of `n` terms, which `make` makes by their places: block after block of sums, one
 /// for each result, and how many blocks there are.
-fn level<B: Blocks>(
-    b: &mut B,
+fn level(
+    b: &mut AnyBlocks,
     (n, form): (usize, Form),
     results: usize,
-    make: impl Fn(&mut B, &[Place]) -> Result<Terms<B>, B::Error> + Sync,
-) -> Result<(Float<B>, usize), B::Error> {
+    make: impl Fn(&mut AnyBlocks, &[Place]) -> Result<Terms, Failure> + Sync,
+) -> Result<(Float, usize), Failure> {
     let (blocks, terms) = split(n, form.most());
     let format = if blocks == 1 { Format::FLOAT32 } else { BETWEEN };
     let sums = in_parts(b, blocks * results, terms, |b, range| {
@@ -113,11 +113,7 @@ fn level<B: Blocks>(
 }
 
 /// Levels above the first.
-fn rest<B: Blocks>(
-    b: &mut B,
-    (mut sums, mut n): (Float<B>, usize),
-    results: usize,
-) -> Result<Float<B>, B::Error> {
+fn rest(b: &mut AnyBlocks, (mut sums, mut n): (Float, usize), results: usize) -> Result<Float, Failure> {
     while n > 1 {
         let padded = filled(b, &sums, NOTHING);
         let form = if n <= TERMS { Form::Aligned } else { Form::Sorted };
@@ -130,7 +126,7 @@ fn rest<B: Blocks>(
 }
 
 /// x with one more lane, of single precision's `bits`.
-fn filled<B: Blocks>(b: &B, x: &Float<B>, bits: u64) -> Float<B> {
+fn filled(b: &AnyBlocks, x: &Float, bits: u64) -> Float {
     let shift = x.format.q - Format::FLOAT32.q;
     Float::concat(b, &[x, &Float::constant(b, x.format, bits << shift, 1)])
 }
@@ -149,7 +145,7 @@ fn at(places: &[Place], lanes: usize, of: impl Fn(usize, usize) -> usize) -> Vec
 ///
 /// # Panics
 /// If there are no terms, or the format is another.
-pub fn fused_sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float<B>, B::Error> {
+pub fn fused_sum(b: &mut AnyBlocks, terms: &Float, lanes: usize) -> Result<Float, Failure> {
     assert_eq!(terms.format, Format::FLOAT32, "sums are those of single precision");
     let n = terms.lanes(b) / lanes;
     assert!(n > 0 && n * lanes == terms.lanes(b), "blocks of {lanes} numbers");
@@ -165,13 +161,13 @@ pub fn fused_sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result
 ///
 /// # Panics
 /// If there are no terms, or the format is another.
-pub fn fused_dots<B: Blocks>(
-    b: &mut B,
-    (x, left): (&Float<B>, &(dyn Fn(usize, usize) -> usize + Sync)),
-    (y, right): (&Float<B>, &(dyn Fn(usize, usize) -> usize + Sync)),
+pub fn fused_dots(
+    b: &mut AnyBlocks,
+    (x, left): (&Float, &(dyn Fn(usize, usize) -> usize + Sync)),
+    (y, right): (&Float, &(dyn Fn(usize, usize) -> usize + Sync)),
     n: usize,
     results: usize,
-) -> Result<Float<B>, B::Error> {
+) -> Result<Float, Failure> {
     assert_eq!(x.format, Format::FLOAT32, "dot products are those of single precision");
     assert!(n > 0, "a dot product has a term");
     if n == 1 {

@@ -1,26 +1,21 @@
 //! Matrices, with sums in a stated order.
 
 use crate::add::add;
-use crate::blocks::Blocks;
+use crate::any::{AnyBlocks, Failure};
 use crate::float::Float;
 use crate::mul::mul;
 use crate::programs::fused::fused_dots;
 use crate::programs::parts::{in_parts, pairwise};
 
 /// A matrix in row-major lanes.
-pub struct Matrix<B: Blocks> {
+#[derive(Clone)]
+pub struct Matrix {
     /// Rows.
     pub rows: usize,
     /// Columns.
     pub cols: usize,
     /// rows·cols numbers.
-    pub data: Float<B>,
-}
-
-impl<B: Blocks> Clone for Matrix<B> {
-    fn clone(&self) -> Self {
-        Self { rows: self.rows, cols: self.cols, data: self.data.clone() }
-    }
+    pub data: Float,
 }
 
 /// Sums the terms of each lane: `terms` holds n blocks of `lanes` numbers, the result is one.
@@ -30,7 +25,7 @@ impl<B: Blocks> Clone for Matrix<B> {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float<B>, B::Error> {
+pub fn sum(b: &mut AnyBlocks, terms: &Float, lanes: usize) -> Result<Float, Failure> {
     fold(b, terms, lanes, add)
 }
 
@@ -38,12 +33,12 @@ pub fn sum<B: Blocks>(b: &mut B, terms: &Float<B>, lanes: usize) -> Result<Float
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn fold<B: Blocks>(
-    b: &mut B,
-    terms: &Float<B>,
+pub fn fold(
+    b: &mut AnyBlocks,
+    terms: &Float,
     lanes: usize,
-    f: impl Fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error> + Sync,
-) -> Result<Float<B>, B::Error> {
+    f: impl Fn(&mut AnyBlocks, &Float, &Float) -> Result<Float, Failure> + Sync,
+) -> Result<Float, Failure> {
     let mut terms = terms.clone();
     loop {
         let n = terms.lanes(b) / lanes;
@@ -59,19 +54,19 @@ pub fn fold<B: Blocks>(
     }
 }
 
-impl<B: Blocks> Matrix<B> {
+impl Matrix {
     /// A matrix of so many rows of the numbers.
     ///
     /// # Panics
     /// If they do not fill it.
-    pub fn new(b: &B, rows: usize, cols: usize, data: Float<B>) -> Self {
+    pub fn new(b: &AnyBlocks, rows: usize, cols: usize, data: Float) -> Self {
         assert_eq!(data.lanes(b), rows * cols, "a matrix that is not full");
         Self { rows, cols, data }
     }
 
     /// The transpose: local.
     #[must_use]
-    pub fn transpose(&self, b: &B) -> Self {
+    pub fn transpose(&self, b: &AnyBlocks) -> Self {
         let lanes: Vec<_> = (0..self.cols).flat_map(|c| (0..self.rows).map(move |r| (r, c))).collect();
         let lanes: Vec<_> = lanes.into_iter().map(|(r, c)| r * self.cols + c).collect();
         Self { rows: self.cols, cols: self.rows, data: self.data.gather(b, &lanes) }
@@ -84,7 +79,7 @@ impl<B: Blocks> Matrix<B> {
     ///
     /// # Panics
     /// If the inner dimensions differ.
-    pub fn product(&self, b: &mut B, other: &Self) -> Result<Self, B::Error> {
+    pub fn product(&self, b: &mut AnyBlocks, other: &Self) -> Result<Self, Failure> {
         assert_eq!(self.cols, other.rows, "inner dimensions differ");
         let (m, k, n) = (self.rows, self.cols, other.cols);
         let data = in_parts(b, m * n, k, |b, outputs| {
@@ -107,7 +102,7 @@ impl<B: Blocks> Matrix<B> {
     ///
     /// # Panics
     /// If the inner dimensions differ.
-    pub fn fused_product(&self, b: &mut B, other: &Self) -> Result<Self, B::Error> {
+    pub fn fused_product(&self, b: &mut AnyBlocks, other: &Self) -> Result<Self, Failure> {
         assert_eq!(self.cols, other.rows, "inner dimensions differ");
         let (m, k, n) = (self.rows, self.cols, other.cols);
         let left = (&self.data, &(|inner, i: usize| i / n * k + inner) as _);
@@ -120,7 +115,7 @@ impl<B: Blocks> Matrix<B> {
     ///
     /// # Errors
     /// If the blocks fail.
-    pub fn add_row(&self, b: &mut B, bias: &Float<B>) -> Result<Self, B::Error> {
+    pub fn add_row(&self, b: &mut AnyBlocks, bias: &Float) -> Result<Self, Failure> {
         let lanes: Vec<_> = (0..self.rows * self.cols).map(|i| i % self.cols).collect();
         let bias = bias.gather(b, &lanes);
         Ok(Self { data: pairwise(b, &self.data, &bias, add)?, ..*self })
@@ -130,7 +125,7 @@ impl<B: Blocks> Matrix<B> {
     ///
     /// # Errors
     /// If the blocks fail.
-    pub fn sum_rows(&self, b: &mut B) -> Result<Float<B>, B::Error> {
+    pub fn sum_rows(&self, b: &mut AnyBlocks) -> Result<Float, Failure> {
         sum(b, &self.data, self.cols)
     }
 }

@@ -8,6 +8,7 @@
 use super::matrix::{Matrix, fold, sum};
 use super::parts::pairwise;
 use crate::add::{add, sub};
+use crate::any::{AnyBlocks, Failure};
 use crate::blocks::Blocks;
 use crate::compare::{max, relu};
 use crate::div::div;
@@ -15,42 +16,41 @@ use crate::float::{Float, choose};
 use crate::format::Format;
 use crate::math::{exp, ln};
 use crate::mul::mul;
-use crate::single::Single;
 
 /// A dense layer x·weights + bias.
-pub struct Layer<B: Blocks> {
+pub struct Layer {
     /// Inputs × outputs.
-    pub weights: Matrix<B>,
+    pub weights: Matrix,
     /// One number per output.
-    pub bias: Float<B>,
+    pub bias: Float,
 }
 
 /// Dense layers with ReLU between them.
-pub struct Mlp<B: Blocks> {
+pub struct Mlp {
     /// From the input on.
-    pub layers: Vec<Layer<B>>,
+    pub layers: Vec<Layer>,
 }
 
 /// What a step of training gives.
-pub struct Step<B: Blocks> {
+pub struct Step {
     /// The network after the update.
-    pub mlp: Mlp<B>,
+    pub mlp: Mlp,
     /// The mean cross-entropy before it, one number.
-    pub loss: Float<B>,
+    pub loss: Float,
 }
 
 /// Softmax along the rows, and its logarithm's ingredients: x − max, and the sum of their
 /// exponentials (one per row).
-struct Softmax<B: Blocks> {
-    probabilities: Matrix<B>,
-    shifted: Matrix<B>,
-    total: Float<B>,
+struct Softmax {
+    probabilities: Matrix,
+    shifted: Matrix,
+    total: Float,
 }
 
-impl<B: Blocks> Mlp<B> {
+impl Mlp {
     /// The values before each ReLU; the last are the logits.
-    fn activations(&self, b: &mut B, x: &Matrix<B>) -> Result<Vec<Matrix<B>>, B::Error> {
-        let mut values: Vec<Matrix<B>> = Vec::with_capacity(self.layers.len());
+    fn activations(&self, b: &mut AnyBlocks, x: &Matrix) -> Result<Vec<Matrix>, Failure> {
+        let mut values: Vec<Matrix> = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
             let input = match values.last() {
                 None => x.clone(),
@@ -69,7 +69,7 @@ impl<B: Blocks> Mlp<B> {
     ///
     /// # Panics
     /// If there are no layers, or sizes do not fit.
-    pub fn forward(&self, b: &mut B, x: &Matrix<B>) -> Result<Matrix<B>, B::Error> {
+    pub fn forward(&self, b: &mut AnyBlocks, x: &Matrix) -> Result<Matrix, Failure> {
         Ok(self.activations(b, x)?.pop().expect("a network has layers"))
     }
 
@@ -80,7 +80,7 @@ impl<B: Blocks> Mlp<B> {
     ///
     /// # Panics
     /// If there are no layers, or sizes do not fit.
-    pub fn step(&self, b: &mut B, x: &Matrix<B>, labels: &Matrix<B>, rate: f32) -> Result<Step<B>, B::Error> {
+    pub fn step(&self, b: &mut AnyBlocks, x: &Matrix, labels: &Matrix, rate: f32) -> Result<Step, Failure> {
         let values = self.activations(b, x)?;
         let soft = softmax_rows(b, values.last().expect("a network has layers"))?;
         let loss = cross_entropy(b, &soft, labels)?;
@@ -108,12 +108,12 @@ impl<B: Blocks> Mlp<B> {
     }
 }
 
-fn constant<B: Blocks>(b: &B, value: f32, lanes: usize) -> Float<B> {
+fn constant(b: &AnyBlocks, value: f32, lanes: usize) -> Float {
     Float::constant(b, Format::FLOAT32, u64::from(value.to_bits()), lanes)
 }
 
 /// y where x > 0, else +0.
-fn passed<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, B::Error> {
+fn passed(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Float, Failure> {
     let (plus, nonzero) = (b.not(&x.sign), b.not(&x.zero));
     let positive = b.both(&plus, &nonzero)?;
     let zero = constant(b, 0.0, y.lanes(b));
@@ -121,7 +121,7 @@ fn passed<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Float<B>, 
 }
 
 /// w − rate·g.
-fn descend<B: Blocks>(b: &mut B, w: &Float<B>, g: &Float<B>, rate: f32) -> Result<Float<B>, B::Error> {
+fn descend(b: &mut AnyBlocks, w: &Float, g: &Float, rate: f32) -> Result<Float, Failure> {
     pairwise(b, w, g, |b, w, g| {
         let rate = constant(b, rate, g.lanes(b));
         let step = mul(b, g, &rate)?;
@@ -133,11 +133,11 @@ fn descend<B: Blocks>(b: &mut B, w: &Float<B>, g: &Float<B>, rate: f32) -> Resul
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn softmax<B: Blocks>(b: &mut B, x: &Matrix<B>) -> Result<Matrix<B>, B::Error> {
+pub fn softmax(b: &mut AnyBlocks, x: &Matrix) -> Result<Matrix, Failure> {
     Ok(softmax_rows(b, x)?.probabilities)
 }
 
-fn softmax_rows<B: Blocks>(b: &mut B, x: &Matrix<B>) -> Result<Softmax<B>, B::Error> {
+fn softmax_rows(b: &mut AnyBlocks, x: &Matrix) -> Result<Softmax, Failure> {
     // Columns as blocks, so that rows are lanes.
     let columns = x.transpose(b).data;
     let most = fold(b, &columns, x.rows, max)?;
@@ -148,12 +148,12 @@ fn softmax_rows<B: Blocks>(b: &mut B, x: &Matrix<B>) -> Result<Softmax<B>, B::Er
     let total = sum(b, &powers, x.rows)?;
     let divisor = total.gather(b, &spread);
     let probabilities = div(b, &powers, &divisor)?;
-    let rows = |b: &B, data| Matrix { rows: x.cols, cols: x.rows, data }.transpose(b);
+    let rows = |b: &AnyBlocks, data| Matrix { rows: x.cols, cols: x.rows, data }.transpose(b);
     Ok(Softmax { probabilities: rows(b, probabilities), shifted: rows(b, shifted), total })
 }
 
 /// The mean over the rows of ln Σ e^shifted − shifted[label].
-fn cross_entropy<B: Blocks>(b: &mut B, soft: &Softmax<B>, labels: &Matrix<B>) -> Result<Float<B>, B::Error> {
+fn cross_entropy(b: &mut AnyBlocks, soft: &Softmax, labels: &Matrix) -> Result<Float, Failure> {
     let rows = labels.rows;
     let picked = mul(b, &soft.shifted.data, &labels.data)?;
     let picked = Matrix { data: picked, ..*labels }.transpose(b).data;

@@ -1,6 +1,7 @@
 //! Large vectors in parts: memory is bounded, and parts run beside each other where the blocks have
 //! threads for them. Rounds are those of one part times how many follow each other.
 
+use crate::any::{AnyBlocks, Failure};
 use crate::blocks::Blocks;
 use crate::float::Float;
 use std::ops::Range;
@@ -26,12 +27,12 @@ pub(crate) fn part_size(n: usize, lanes: usize, threads: usize) -> usize {
 ///
 /// # Panics
 /// If there are none.
-pub fn in_parts<B: Blocks>(
-    b: &mut B,
+pub fn in_parts(
+    b: &mut AnyBlocks,
     n: usize,
     lanes: usize,
-    part: impl Fn(&mut B, Range<usize>) -> Result<Float<B>, B::Error> + Sync,
-) -> Result<Float<B>, B::Error> {
+    part: impl Fn(&mut AnyBlocks, Range<usize>) -> Result<Float, Failure> + Sync,
+) -> Result<Float, Failure> {
     let size = part_size(n, lanes, b.threads());
     let mut parts = b.parts(n.div_ceil(size), |b, i| part(b, i * size..n.min((i + 1) * size)))?;
     match parts.len() {
@@ -44,11 +45,11 @@ pub fn in_parts<B: Blocks>(
 ///
 /// # Errors
 /// Those of `f`.
-pub fn each<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    f: impl Fn(&mut B, &Float<B>) -> Result<Float<B>, B::Error> + Sync,
-) -> Result<Float<B>, B::Error> {
+pub fn each(
+    b: &mut AnyBlocks,
+    x: &Float,
+    f: impl Fn(&mut AnyBlocks, &Float) -> Result<Float, Failure> + Sync,
+) -> Result<Float, Failure> {
     in_parts(b, x.lanes(b), 1, |b, range| {
         let x = x.slice(b, range);
         f(b, &x)
@@ -59,12 +60,12 @@ pub fn each<B: Blocks>(
 ///
 /// # Errors
 /// Those of `f`.
-pub fn pairwise<B: Blocks>(
-    b: &mut B,
-    x: &Float<B>,
-    y: &Float<B>,
-    f: impl Fn(&mut B, &Float<B>, &Float<B>) -> Result<Float<B>, B::Error> + Sync,
-) -> Result<Float<B>, B::Error> {
+pub fn pairwise(
+    b: &mut AnyBlocks,
+    x: &Float,
+    y: &Float,
+    f: impl Fn(&mut AnyBlocks, &Float, &Float) -> Result<Float, Failure> + Sync,
+) -> Result<Float, Failure> {
     in_parts(b, x.lanes(b), 1, |b, range| {
         let (x, y) = (x.slice(b, range.clone()), y.slice(b, range));
         f(b, &x, &y)

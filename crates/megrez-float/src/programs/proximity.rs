@@ -6,6 +6,7 @@
 //! degrees divided by 180.
 
 use crate::add::{add, sub};
+use crate::any::{AnyBlocks, Bit, Failure, Int};
 use crate::blocks::Blocks;
 use crate::compare::lt;
 use crate::convert::from_fixed;
@@ -13,7 +14,7 @@ use crate::float::Float;
 use crate::format::Format;
 use crate::math::{cospi, sinpi};
 use crate::mul::mul;
-use crate::single::Single;
+use crate::single::only;
 
 /// Earth's mean radius in metres.
 const RADIUS: f64 = 6_371_008.8;
@@ -46,7 +47,7 @@ pub fn half_vector(latitude: f64, longitude: f64) -> [u64; 3] {
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn chord<B: Blocks>(b: &mut B, point: &B::Int, other: &B::Int) -> Result<Float<B>, B::Error> {
+pub fn chord(b: &mut AnyBlocks, point: &Int, other: &Int) -> Result<Float, Failure> {
     let lanes = b.lanes(point) / 3;
     let difference = b.sub(point, other);
     let difference = from_fixed(b, &difference, true, FIXED.1, Format::FLOAT32)?;
@@ -59,11 +60,7 @@ pub fn chord<B: Blocks>(b: &mut B, point: &B::Int, other: &B::Int) -> Result<Flo
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn haversine<B: Blocks>(
-    b: &mut B,
-    point: &[Float<B>; 2],
-    other: &[Float<B>; 2],
-) -> Result<Float<B>, B::Error> {
+pub fn haversine(b: &mut AnyBlocks, point: &[Float; 2], other: &[Float; 2]) -> Result<Float, Failure> {
     let lanes = point[0].lanes(b);
     let first: Vec<_> = (0..lanes).collect();
     let second: Vec<_> = (lanes..2 * lanes).collect();
@@ -86,15 +83,15 @@ pub fn haversine<B: Blocks>(
 ///
 /// # Errors
 /// If the blocks fail.
-pub fn nearer<B: Blocks>(b: &mut B, delta: &Float<B>, threshold: f32) -> Result<B::Bit, B::Error> {
+pub fn nearer(b: &mut AnyBlocks, delta: &Float, threshold: f32) -> Result<Bit, Failure> {
     let bits = u64::from(threshold.to_bits());
     let threshold = Float::constant(b, Format::FLOAT32, bits, delta.lanes(b));
     lt(b, delta, &threshold)
 }
 
 /// x/2 for x that is special or far from the smallest normal number: a difference of angles is.
-fn halved<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Float<B>, B::Error> {
+fn halved(b: &mut AnyBlocks, x: &Float) -> Result<Float, Failure> {
     let finite = b.not(&x.special(b));
-    let step = B::one(b.widen(&[(&finite, x.format.exp_width())])?);
+    let step = only(b.widen(&[(&finite, x.format.exp_width())])?);
     Ok(Float { exp: b.sub(&x.exp, &step), ..x.clone() })
 }

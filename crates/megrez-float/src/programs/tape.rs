@@ -9,12 +9,11 @@
 
 use super::parts::part_size;
 use super::{fused_dots, fused_sum, sum};
+use crate::any::{AnyBlocks, Bit, Failure, plain_bits};
 use crate::blocks::Blocks;
-use crate::clear::{Bits, Clear};
 use crate::float::{Float, choose};
 use crate::format::{Format, Plain};
 use crate::ops::{self, Output};
-use crate::single::Single;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -201,15 +200,15 @@ pub fn shape(entry: &Entry, of: impl Fn(Name) -> Option<Shape>) -> Result<Shape,
 }
 
 /// A vector on the machine.
-pub enum Value<B: Blocks> {
+pub enum Value {
     /// Numbers.
-    Float(Float<B>),
+    Float(Float),
     /// Truth values.
-    Bit(B::Bit),
+    Bit(Bit),
 }
 
-impl<B: Blocks> Value<B> {
-    fn lanes(&self, b: &B) -> usize {
+impl Value {
+    fn lanes(&self, b: &AnyBlocks) -> usize {
         match self {
             Self::Float(x) => x.lanes(b),
             Self::Bit(x) => b.bit_lanes(x),
@@ -217,21 +216,21 @@ impl<B: Blocks> Value<B> {
     }
 
     /// Everybody knows it.
-    fn is_known(&self, b: &B) -> bool {
+    fn is_known(&self, b: &AnyBlocks) -> bool {
         match self {
             Self::Float(x) => b.known(&x.man).is_some(),
             Self::Bit(x) => b.known_bits(x).is_some(),
         }
     }
 
-    fn gather(&self, b: &B, lanes: &[usize]) -> Self {
+    fn gather(&self, b: &AnyBlocks, lanes: &[usize]) -> Self {
         match self {
             Self::Float(x) => Self::Float(x.gather(b, lanes)),
             Self::Bit(x) => Self::Bit(b.gather_bits(x, lanes)),
         }
     }
 
-    fn concat(b: &B, all: &[&Self]) -> Self {
+    fn concat(b: &AnyBlocks, all: &[&Self]) -> Self {
         let floats: Vec<_> =
             all.iter().filter_map(|v| if let Self::Float(x) = v { Some(x) } else { None }).collect();
         let bits: Vec<_> =
@@ -239,35 +238,30 @@ impl<B: Blocks> Value<B> {
         if bits.is_empty() { Self::Float(Float::concat(b, &floats)) } else { Self::Bit(b.concat_bits(&bits)) }
     }
 
-    fn float(&self) -> &Float<B> {
+    fn float(&self) -> &Float {
         let Self::Float(x) = self else { unreachable!("the shape of the entry was asked for") };
         x
     }
 
-    fn bit(&self) -> &B::Bit {
+    fn bit(&self) -> &Bit {
         let Self::Bit(x) = self else { unreachable!("the shape of the entry was asked for") };
         x
     }
 }
 
 /// What has come out of tapes so far.
-pub struct Machine<B: Blocks> {
-    values: HashMap<Name, Value<B>>,
+#[derive(Default)]
+pub struct Machine {
+    values: HashMap<Name, Value>,
 }
 
-impl<B: Blocks> Default for Machine<B> {
-    fn default() -> Self {
-        Self { values: HashMap::new() }
-    }
-}
-
-impl<B: Blocks> Machine<B> {
+impl Machine {
     /// A value.
     ///
     /// # Panics
     /// If there is no entry of that name.
     #[must_use]
-    pub fn value(&self, name: Name) -> &Value<B> {
+    pub fn value(&self, name: Name) -> &Value {
         &self.values[&name]
     }
 
@@ -276,8 +270,8 @@ impl<B: Blocks> Machine<B> {
         self.values.remove(&name);
     }
 
-    /// Runs a tape whose entries have [`shape`]s. `input` gives the numbers of an input by name,
-    /// owner and lanes.
+    /// Runs a tape whose entries have [`shape`]s. `input` gives the numbers of an input by name
+    /// and lanes.
     ///
     /// # Errors
     /// If the blocks fail.
@@ -286,10 +280,10 @@ impl<B: Blocks> Machine<B> {
     /// If an entry has no shape.
     pub fn run(
         &mut self,
-        b: &mut B,
+        b: &mut AnyBlocks,
         tape: &[(Name, Entry)],
-        input: &mut dyn FnMut(&mut B, Name, usize, usize) -> Result<Float<B>, B::Error>,
-    ) -> Result<(), B::Error> {
+        input: &mut dyn FnMut(Name, usize) -> Float,
+    ) -> Result<(), Failure> {
         let mut levels: BTreeMap<usize, Vec<&(Name, Entry)>> = BTreeMap::new();
         levels_of(tape).zip(tape).for_each(|(level, entry)| levels.entry(level).or_default().push(entry));
         for here in levels.values() {
@@ -312,9 +306,9 @@ impl<B: Blocks> Machine<B> {
     }
 
     /// Entries of one key, in one call.
-    fn batch(&mut self, b: &mut B, key: &str, entries: &[&(Name, Entry)]) -> Result<(), B::Error> {
+    fn batch(&mut self, b: &mut AnyBlocks, key: &str, entries: &[&(Name, Entry)]) -> Result<(), Failure> {
         let of: Vec<Vec<Name>> = entries.iter().map(|(_, entry)| entry.operands()).collect();
-        let operands: Vec<Value<B>> = (0..of[0].len())
+        let operands: Vec<Value> = (0..of[0].len())
             .map(|i| Value::concat(b, &of.iter().map(|of| self.value(of[i])).collect::<Vec<_>>()))
             .collect();
         let sizes: Vec<usize> = of.iter().map(|of| self.value(of[0]).lanes(b)).collect();
@@ -338,13 +332,13 @@ impl<B: Blocks> Machine<B> {
     /// An entry that is local, or a sum.
     fn alone(
         &self,
-        b: &mut B,
+        b: &mut AnyBlocks,
         name: Name,
         entry: &Entry,
-        input: &mut dyn FnMut(&mut B, Name, usize, usize) -> Result<Float<B>, B::Error>,
-    ) -> Result<Value<B>, B::Error> {
+        input: &mut dyn FnMut(Name, usize) -> Float,
+    ) -> Result<Value, Failure> {
         Ok(match entry {
-            Entry::Input { owner, lanes } => Value::Float(input(b, name, *owner, *lanes)?),
+            Entry::Input { lanes, .. } => Value::Float(input(name, *lanes)),
             Entry::Public(bits) => {
                 let bits: Vec<u64> = bits.iter().map(|&v| v.into()).collect();
                 Value::Float(Float::public(b, &Plain::from_bits(Format::FLOAT32, &bits)))
@@ -382,7 +376,7 @@ impl<B: Blocks> Machine<B> {
 }
 
 /// One call of an operation.
-fn call<B: Blocks>(b: &mut B, key: &str, operands: &[Value<B>]) -> Result<Value<B>, B::Error> {
+fn call(b: &mut AnyBlocks, key: &str, operands: &[Value]) -> Result<Value, Failure> {
     Ok(match key {
         "and" => Value::Bit(b.both(operands[0].bit(), operands[1].bit())?),
         "choose" => Value::Float(choose(b, operands[0].bit(), operands[1].float(), operands[2].float())?),
@@ -410,13 +404,13 @@ fn levels_of(tape: &[(Name, Entry)]) -> impl Iterator<Item = usize> {
     })
 }
 
-impl Machine<Clear> {
-    /// A value as bits of single precision; truth values as 0 and 1.
+impl Machine {
+    /// A value of tapes that ran in the clear as bits of single precision; truth values as 0 and 1.
     #[must_use]
     pub fn bits(&self, name: Name) -> Vec<u32> {
         match self.value(name) {
             Value::Float(x) => x.plain().to_bits().into_iter().map(|v| v as u32).collect(),
-            Value::Bit(Bits(bits)) => bits.iter().map(|&v| v as u32).collect(),
+            Value::Bit(bits) => plain_bits(bits).0.iter().map(|&v| v as u32).collect(),
         }
     }
 }

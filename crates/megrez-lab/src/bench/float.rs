@@ -10,8 +10,7 @@ use megrez::protocols::find;
 use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_engine::peak_rss_mib;
-use megrez_float::blocks::Blocks;
-use megrez_float::{Float, Folding, Format, accuracy};
+use megrez_float::{AnyBlocks, Failure, Format, Plain, accuracy};
 use megrez_net::{NetProfile, Network};
 use megrez_service::pair::{self, Job};
 use megrez_session::Phase;
@@ -19,7 +18,6 @@ use megrez_twoparty::Supplier;
 use megrez_twoparty::ops::{OPS, Opened, in_the_clear, run_in_parts, sample};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use std::convert::Infallible;
 use std::time::Instant;
 
 /// What to measure.
@@ -144,13 +142,13 @@ pub fn bench(o: &FloatBench, processes: bool) -> Result<Json> {
 }
 
 impl Priced for FloatBench {
-    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>) {
+    fn ask(&self, b: &mut AnyBlocks) -> std::result::Result<(), Failure> {
         for lanes in self.slices() {
             // Two of them: squares are cheaper than products.
-            let secret = |()| Folding::secret(Float::constant(b.inner(), Format::FLOAT32, 0, lanes));
-            let [x, y] = [(); 2].map(secret);
-            let Ok(_) = run_in_parts(&self.op, b, &x, &y);
+            let [x, y] = [(); 2].map(|()| b.secret(&Plain::from_f32(&vec![0.0; lanes])));
+            run_in_parts(&self.op, b, &x, &y)?;
         }
+        Ok(())
     }
 }
 

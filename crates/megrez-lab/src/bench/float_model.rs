@@ -6,7 +6,7 @@ use megrez::protocols::find;
 use megrez::report::{Cost, PhaseCost};
 use megrez::{Backend, Error, FloatModel, Result, RunOptions};
 use megrez_engine::float::{dealt_cost, float_cost, in_the_clear};
-use megrez_float::{Blocks, Float, Folding, Plain};
+use megrez_float::{Blocks, Plain, on};
 use megrez_graph::models::relevance_features;
 use megrez_graph::{DataInput, Tensor, plain};
 use megrez_plan::{FloatPlan, Input};
@@ -177,12 +177,10 @@ fn costing(plan: &FloatPlan, parties: usize) -> Priced {
 #[must_use]
 pub fn price_rows(parties: usize) -> Vec<Json> {
     const LANES: usize = 10_000;
-    fn priced<B: Blocks<Error = Infallible>>(op: &str, costing: B) -> B {
+    fn priced<B: Blocks<Error = Infallible> + 'static>(op: &str, mut costing: B) -> B {
         let numbers = Plain::from_f32(&vec![1.0; LANES]);
-        let [x, y] = [(); 2].map(|()| Folding::secret(Float::public(&costing, &numbers)));
-        let mut costing = Folding::new(costing);
-        let Ok(_) = run(op, &mut costing, &x, &y);
-        costing.into_inner()
+        let Ok(_) = on(&mut costing, |b| run(op, b, &b.secret(&numbers), &b.secret(&numbers)));
+        costing
     }
     let one = |op: &&str| {
         let (offline, online, rounds) = if parties == 2 {

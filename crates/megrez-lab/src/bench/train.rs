@@ -7,7 +7,7 @@ use crate::supplied::{self, Part, Priced, Sent, SetUp, all_sent, by_link, cost, 
 use megrez::report::Seconds;
 use megrez::{Error, Result, Work};
 use megrez_float::programs::{Layer, Matrix, Mlp, Step};
-use megrez_float::{Blocks, Clear, Float, Folding, Format, Plain};
+use megrez_float::{AnyBlocks, Failure, Float, Format, Plain, in_the_clear};
 use megrez_graph::models::relevance_features;
 use megrez_graph::{Attribute, Graph, Tensor};
 use megrez_net::{NetProfile, Network};
@@ -17,7 +17,6 @@ use megrez_session::Phase;
 use megrez_twoparty::Supplier;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use std::convert::Infallible;
 use std::time::Instant;
 
 /// What to measure.
@@ -113,23 +112,22 @@ impl TrainBench {
     }
 
     /// The step, on numbers that `secret` makes of the owner's: party 0's weights, party 1's data.
-    fn step<B: Blocks>(
+    fn step<E>(
         &self,
-        b: &mut B,
         layers: &Weights,
-        mut secret: impl FnMut(&mut B, usize, &[f32]) -> std::result::Result<Float<B>, B::Error>,
-    ) -> std::result::Result<(Mlp<B>, Matrix<B>, Matrix<B>), B::Error> {
+        mut secret: impl FnMut(usize, &[f32]) -> std::result::Result<Float, E>,
+    ) -> std::result::Result<(Mlp, Matrix, Matrix), E> {
         let mut all = vec![];
         for (weights, bias) in layers {
             let &[rows, cols] = weights.shape.dims() else { unreachable!("a Gemm's weights are a matrix") };
-            let weights = secret(b, 0, &weights.data)?;
-            all.push(Layer { weights: Matrix::new(b, rows, cols, weights), bias: secret(b, 0, &bias.data)? });
+            let weights = Matrix { rows, cols, data: secret(0, &weights.data)? };
+            all.push(Layer { weights, bias: secret(0, &bias.data)? });
         }
         let (features, classes) = (all[0].weights.rows, all[all.len() - 1].weights.cols);
-        let x = secret(b, 1, &self.data(features).data)?;
-        let labels = secret(b, 1, &self.labels(classes))?;
-        let x = Matrix::new(b, self.batch, features, x);
-        Ok((Mlp { layers: all }, x, Matrix::new(b, self.batch, classes, labels)))
+        let x = secret(1, &self.data(features).data)?;
+        let labels = secret(1, &self.labels(classes))?;
+        let x = Matrix { rows: self.batch, cols: features, data: x };
+        Ok((Mlp { layers: all }, x, Matrix { rows: self.batch, cols: classes, data: labels }))
     }
 }
 
@@ -137,17 +135,14 @@ impl TrainBench {
 struct Pricing<'a>(&'a TrainBench, &'a Weights);
 
 impl Priced for Pricing<'_> {
-    fn ask<B: Blocks<Error = Infallible>>(&self, b: &mut Folding<B>) {
-        let secret = |b: &mut Folding<B>, _: usize, v: &[f32]| {
-            Ok(Folding::secret(Float::public(b.inner(), &Plain::from_f32(v))))
-        };
-        let Ok((mlp, x, labels)) = self.0.step(b, self.1, secret);
-        let Ok(_) = mlp.step(b, &x, &labels, self.0.rate);
+    fn ask(&self, b: &mut AnyBlocks) -> std::result::Result<(), Failure> {
+        let (mlp, x, labels) = self.0.step(self.1, |_, v| Ok(b.secret(&Plain::from_f32(v))))?;
+        mlp.step(b, &x, &labels, self.0.rate).map(drop)
     }
 }
 
 /// Everything that a step gives, in one vector.
-fn results<B: Blocks>(b: &B, step: &Step<B>) -> Float<B> {
+fn results(b: &AnyBlocks, step: &Step) -> Float {
     let layers = step.mlp.layers.iter().flat_map(|l| [&l.weights.data, &l.bias]);
     Float::concat(b, &std::iter::once(&step.loss).chain(layers).collect::<Vec<_>>())
 }
@@ -175,7 +170,7 @@ impl Part for TrainBench {
         for run in 0..self.repeat {
             b.enter(Phase::Input, run);
             let mut names = 0..;
-            let (mlp, x, labels) = self.step(b, &layers, |b, owner, numbers| {
+            let (mlp, x, labels) = self.step(&layers, |owner, numbers| {
                 let name = format!("number {}", names.next().unwrap_or(0));
                 let plain = (owner == me).then(|| Plain::from_f32(numbers));
                 b.share(owner, &name, Format::FLOAT32, numbers.len(), plain.as_ref())
@@ -184,12 +179,15 @@ impl Part for TrainBench {
             b.party_mut().barrier("start")?;
             let before = sent(b);
             let start = Instant::now();
-            let step = b.step("training", |b| mlp.step(b, &x, &labels, self.rate))?;
+            let all = b.step("training", |b| {
+                let step = mlp.step(b, &x, &labels, self.rate)?;
+                Ok(results(b, &step))
+            })?;
             let seconds = start.elapsed().as_secs_f64();
             let busy_seconds = seconds - b.waited().as_secs_f64();
             let (rounds, sent) = (b.party().rounds(), sent_since(b, &before));
             b.enter(Phase::Output, run);
-            let opened = b.open(&results(b, &step))?.map(|opened| opened.to_f32());
+            let opened = b.open(&all)?.map(|opened| opened.to_f32());
             let wrong = match &opened {
                 Some(opened) if me == 0 => self.differences(&layers, opened),
                 _ => 0,
@@ -204,10 +202,12 @@ impl Part for TrainBench {
 impl TrainBench {
     /// In how many numbers the results differ from the same step in the clear.
     fn differences(&self, layers: &Weights, got: &[f32]) -> usize {
-        let public = |b: &mut Clear, _: usize, v: &[f32]| Ok(Float::public(b, &Plain::from_f32(v)));
-        let Ok((mlp, x, labels)) = self.step(&mut Clear, layers, public);
-        let Ok(step) = mlp.step(&mut Clear, &x, &labels, self.rate);
-        let clear = results(&Clear, &step).plain().to_f32();
+        let results = in_the_clear(|b| {
+            let (mlp, x, labels) = self.step(layers, |_, v| Ok(Plain::from_f32(v).secret()))?;
+            let step = mlp.step(b, &x, &labels, self.rate)?;
+            Ok(results(b, &step))
+        });
+        let clear = results.plain().to_f32();
         got.iter().zip(&clear).filter(|(g, c)| g.to_bits() != c.to_bits()).count()
     }
 }

@@ -3,11 +3,12 @@
 
 use super::costing::{Costing, Lanes, Size};
 use super::{Bits, DEALER, Dealt, Ints};
+use crate::Supplier;
 use crate::ops::{self, OPS, Opened};
 use crate::testing::parties;
 use crate::tests::{Input, Program};
 use megrez_float::blocks::{Blocks, mask};
-use megrez_float::{Clear, Float, Format};
+use megrez_float::{Clear, Float, Format, on};
 use megrez_kernels::Cpu;
 use megrez_ring::bits;
 use megrez_session::{Party, Phase};
@@ -142,16 +143,16 @@ fn operations() {
     let (x, y) = (ops::sample(0, LANES), ops::sample(1, LANES));
     for op in OPS {
         let mut costing = Costing::default();
-        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers));
-        let Ok(_) = ops::run(op, &mut costing, &sizes[0], &sizes[1]);
+        let sizes = [&x, &y].map(|numbers| Float::public(&costing, numbers).secret());
+        let Ok(_) = on(&mut costing, |b| ops::run(op, b, &sizes[0], &sizes[1]));
         let results = parties(3, |party| {
             let me = party.me();
             let mut b = Dealt::new(party.clone())?;
             b.enter(Phase::Input, 0);
-            let x = b.share(0, Format::FLOAT32, LANES, (me == 0).then_some(&x))?;
-            let y = b.share(1, Format::FLOAT32, LANES, (me == 1).then_some(&y))?;
+            let x = Supplier::share(&mut b, 0, "x", Format::FLOAT32, LANES, (me == 0).then_some(&x))?;
+            let y = Supplier::share(&mut b, 1, "y", Format::FLOAT32, LANES, (me == 1).then_some(&y))?;
             b.enter(Phase::Online, 0);
-            let out = b.step("op", |b| ops::run(op, b, &x, &y))?.expect("an operation");
+            let out = Supplier::step(&mut b, "op", |b| ops::run(op, b, &x, &y))?.expect("an operation");
             let cost = cost(b.party());
             Ok((Opened::of(&mut b, &out)?, cost))
         });

@@ -1,24 +1,25 @@
 //! Blocks of few terms: aligned to the largest exponent, which is found by comparisons.
 
 use super::terms::{Flags, STEP, Terms, settled, special, total};
-use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Lookup, Msb, Select};
+use crate::blocks::{Blocks, Table};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// F: bits of the integers below the last one of the largest term.
 const BELOW: u32 = 2 * STEP - 1;
 
 /// The largest exponent of `n` blocks of `lanes` terms, and their flags together: by pairs, and by
 /// fours once `fours_from` are left, which saves rounds.
-fn largest<B: Blocks>(
-    b: &mut B,
-    terms: &Terms<B>,
+fn largest(
+    b: &mut AnyBlocks,
+    terms: &Terms,
     mut n: usize,
     lanes: usize,
     fours_from: usize,
-) -> Result<(B::Int, Flags<B>), B::Error> {
-    let (mut exp, mut flags) = (terms.exp.clone(), terms.flags.each(B::Bit::clone));
+) -> Result<(Int, Flags), Failure> {
+    let (mut exp, mut flags) = (terms.exp.clone(), terms.flags.each(Bit::clone));
     while n > 1 {
         let four = n <= fours_from && n.is_multiple_of(4);
         (exp, flags) =
@@ -29,7 +30,7 @@ fn largest<B: Blocks>(
 }
 
 /// The flags of two together, whose ANDs are known.
-fn joined<B: Blocks>(b: &B, x: &Flags<B>, y: &Flags<B>, both: &[B::Bit]) -> Flags<B> {
+fn joined(b: &AnyBlocks, x: &Flags, y: &Flags, both: &[Bit]) -> Flags {
     Flags {
         plus: b.union(&x.plus, &y.plus, &both[0]),
         minus: b.union(&x.minus, &y.minus, &both[1]),
@@ -39,19 +40,19 @@ fn joined<B: Blocks>(b: &B, x: &Flags<B>, y: &Flags<B>, both: &[B::Bit]) -> Flag
 }
 
 /// Selections that are ANDs of the flags of two.
-fn joins<'a, B: Blocks>(x: &'a Flags<B>, y: &'a Flags<B>) -> [Select<'a, B>; 4] {
+fn joins<'a>(x: &'a Flags, y: &'a Flags) -> [Select<'a>; 4] {
     [(&x.plus, &y.plus), (&x.minus, &y.minus), (&x.nan, &y.nan), (&x.nothing, &y.nothing)]
         .map(|(bit, other)| Select { bit, ints: vec![], bits: vec![other] })
 }
 
 /// ⌈n/2⌉ blocks in place of n.
-fn pairs<B: Blocks>(
-    b: &mut B,
-    exp: &B::Int,
-    flags: &Flags<B>,
+fn pairs(
+    b: &mut AnyBlocks,
+    exp: &Int,
+    flags: &Flags,
     n: usize,
     lanes: usize,
-) -> Result<(B::Int, Flags<B>), B::Error> {
+) -> Result<(Int, Flags), Failure> {
     let (half, pairs) = (n.div_ceil(2), n / 2);
     let at = |from: usize, to: usize| (from * lanes..to * lanes).collect::<Vec<_>>();
     let [first, second, waits] = [at(0, pairs), at(half, n), at(pairs, half)];
@@ -62,10 +63,10 @@ fn pairs<B: Blocks>(
     let mut jobs = vec![Select { bit: &less, ints: vec![&step], bits: vec![] }];
     jobs.extend(joins(&f, &g));
     let mut rows = b.select(&jobs)?.into_iter();
-    let larger = b.add(&x, &B::one(rows.next().expect("a job gives a row").ints));
-    let both: Vec<B::Bit> = rows.map(|row| B::one(row.bits)).collect();
+    let larger = b.add(&x, &only(rows.next().expect("a job gives a row").ints));
+    let both: Vec<Bit> = rows.map(|row| only(row.bits)).collect();
     let made = joined(b, &f, &g, &both);
-    let join = |x: &B::Bit, rest: &B::Bit| b.concat_bits(&[x, rest]);
+    let join = |x: &Bit, rest: &Bit| b.concat_bits(&[x, rest]);
     let flags = Flags {
         plus: join(&made.plus, &rest.plus),
         minus: join(&made.minus, &rest.minus),
@@ -76,13 +77,13 @@ fn pairs<B: Blocks>(
 }
 
 /// n/4 blocks in place of n: every two of four are compared at once.
-fn fours<B: Blocks>(
-    b: &mut B,
-    exp: &B::Int,
-    flags: &Flags<B>,
+fn fours(
+    b: &mut AnyBlocks,
+    exp: &Int,
+    flags: &Flags,
     n: usize,
     lanes: usize,
-) -> Result<(B::Int, Flags<B>), B::Error> {
+) -> Result<(Int, Flags), Failure> {
     const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
     let quarter = n / 4 * lanes;
     let at = [0, 1, 2, 3].map(|i| (i * quarter..(i + 1) * quarter).collect::<Vec<_>>());
@@ -91,34 +92,34 @@ fn fours<B: Blocks>(
     let apart = PAIRS.map(|(i, j)| b.sub(&exps[i], &exps[j]));
     let less = b.negative(&apart.iter().collect::<Vec<_>>())?;
     // Whether i is less than j; of equal ones the first is the larger one.
-    let is_less = |b: &B, i: usize, j: usize| match PAIRS.iter().position(|&p| p == (i, j)) {
+    let is_less = |b: &AnyBlocks, i: usize, j: usize| match PAIRS.iter().position(|&p| p == (i, j)) {
         Some(pair) => less[pair].clone(),
         None => b.not(&less[PAIRS.iter().position(|&p| p == (j, i)).expect("a pair of four")]),
     };
-    let not_less = |b: &B, i: usize, j: usize| b.not(&is_less(b, i, j));
+    let not_less = |b: &AnyBlocks, i: usize, j: usize| b.not(&is_less(b, i, j));
     // The first, second or third is not less than the other three: two gates each. The flags of
     // first and second, and of third and fourth, join in.
     let halves = [0, 1, 2].map(|i| {
         let others = [0, 1, 2, 3].into_iter().filter(|&j| j != i).map(|j| not_less(b, i, j));
         others.collect::<Vec<_>>()
     });
-    let mut jobs: Vec<Select<'_, B>> =
+    let mut jobs: Vec<Select<'_>> =
         halves.iter().map(|h| Select { bit: &h[0], ints: vec![], bits: vec![&h[1]] }).collect();
     jobs.extend(joins(&part[0], &part[1]));
     jobs.extend(joins(&part[2], &part[3]));
-    let found: Vec<B::Bit> = b.select(&jobs)?.into_iter().map(|row| B::one(row.bits)).collect();
+    let found: Vec<Bit> = b.select(&jobs)?.into_iter().map(|row| only(row.bits)).collect();
     let f = joined(b, &part[0], &part[1], &found[3..7]);
     let g = joined(b, &part[2], &part[3], &found[7..]);
-    let mut jobs: Vec<Select<'_, B>> = halves
+    let mut jobs: Vec<Select<'_>> = halves
         .iter()
         .zip(&found)
         .map(|(h, two)| Select { bit: &h[2], ints: vec![], bits: vec![two] })
         .collect();
     jobs.extend(joins(&f, &g));
-    let found: Vec<B::Bit> = b.select(&jobs)?.into_iter().map(|row| B::one(row.bits)).collect();
+    let found: Vec<Bit> = b.select(&jobs)?.into_iter().map(|row| only(row.bits)).collect();
     let flags = joined(b, &f, &g, &found[3..]);
     let steps = [0, 1, 2].map(|i| b.sub(&exps[i], &exps[3]));
-    let jobs: Vec<Select<'_, B>> =
+    let jobs: Vec<Select<'_>> =
         (0..3).map(|i| Select { bit: &found[i], ints: vec![&steps[i]], bits: vec![] }).collect();
     let rows = b.select(&jobs)?;
     let largest = rows.iter().fold(exps[3].clone(), |sum, row| b.add(&sum, &row.ints[0]));
@@ -126,14 +127,14 @@ fn fours<B: Blocks>(
 }
 
 /// The sums of `n` blocks of `lanes` terms, each rounded once.
-pub(super) fn block<B: Blocks>(
-    b: &mut B,
-    terms: &Terms<B>,
+pub(super) fn block(
+    b: &mut AnyBlocks,
+    terms: &Terms,
     n: usize,
     lanes: usize,
     format: Format,
     products: bool,
-) -> Result<Float<B>, B::Error> {
+) -> Result<Float, Failure> {
     // Fours take more comparisons, of which products would have many.
     let (largest, flags) = largest(b, terms, n, lanes, if products { n / 4 } else { n })?;
     let width = b.width(&terms.man) + BELOW + (usize::BITS - (n - 1).leading_zeros());
@@ -146,7 +147,7 @@ pub(super) fn block<B: Blocks>(
     let table = Table::new(5, &[STEP + 1], 1, |d| {
         vec![1 << (u64::from(STEP) - 1 - d % u64::from(STEP)), u64::from(d < STEP.into())]
     });
-    let row = B::one(b.lookup(&[Lookup { index: &b.low(&distance, 5), table: &table }])?);
+    let row = only(b.lookup(&[Lookup { index: &b.low(&distance, 5), table: &table }])?);
     let moved = b.width(&terms.man) + STEP - 1;
     let moved = b.product(Factor::small(&terms.man), Factor::small(&row.ints[0]), moved)?;
     // No zero is negative, so that the sign is the top bit.
@@ -160,7 +161,7 @@ pub(super) fn block<B: Blocks>(
     let (moved, high) = (b.sub(&moved, &b.scale(&rows[0].ints[0], 2)), rows[1].bits[0].clone());
     let clash = rows[2].bits[0].clone();
     let inf = b.union(&flags.plus, &flags.minus, &clash);
-    let moved = B::one(b.extend(&[Extend { x: &moved, width, signed: true, msb: Msb::Shared(&sign) }])?);
+    let moved = only(b.extend(&[Extend { x: &moved, width, signed: true, msb: Msb::Shared(&sign) }])?);
     let rows = b.select(&[
         Select { bit: &high, ints: vec![&b.low(&moved, width - STEP)], bits: vec![] },
         Select { bit: &b.xor(&near, &high), ints: vec![&moved], bits: vec![] },

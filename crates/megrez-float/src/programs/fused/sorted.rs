@@ -1,11 +1,12 @@
 //! Blocks of many terms: sorted by their exponents, without comparisons.
 
 use super::terms::{BETWEEN, Flags, STEP, Terms, settled, special, total};
-use crate::blocks::{Blocks, Extend, Factor, Lookup, Msb, Select, Table, Tally, Truncate};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Lookup, Msb, Select, Tally, Truncate};
+use crate::blocks::{Blocks, Table};
 use crate::finish::two;
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::{Single, gates};
+use crate::single::{gates, only};
 
 /// Most terms of a block whose terms are sorted by their exponents.
 pub const SORTED: usize = 4096;
@@ -15,26 +16,26 @@ const SUM: u32 = 64;
 /// The highest window of `n` blocks of `lanes` terms that has a term, in `width` bits, and the
 /// flags of all terms together, with whether there are infinities of both signs: in each window,
 /// and with each flag, terms are counted.
-fn highest<B: Blocks>(
-    b: &mut B,
-    windows: &[B::Bit],
-    flags: &Flags<B>,
+fn highest(
+    b: &mut AnyBlocks,
+    windows: &[Bit],
+    flags: &Flags,
     (n, lanes): (usize, usize),
     width: u32,
-) -> Result<(B::Int, Flags<B>, B::Bit), B::Error> {
+) -> Result<(Int, Flags, Bit), Failure> {
     let something = b.not(&flags.nothing);
     let counted = windows.iter().chain([&flags.plus, &flags.minus, &flags.nan, &something]);
     let bits = usize::BITS - n.leading_zeros();
     let at: Vec<Vec<usize>> = (0..n).map(|term| (term * lanes..(term + 1) * lanes).collect()).collect();
-    let counted: Vec<Vec<B::Bit>> =
+    let counted: Vec<Vec<Bit>> =
         counted.map(|bit| at.iter().map(|at| b.gather_bits(bit, at)).collect()).collect();
-    let jobs: Vec<Tally<'_, B>> = counted
+    let jobs: Vec<Tally<'_>> = counted
         .iter()
         .map(|bit| Tally { terms: bit.iter().map(|bit| (bit, 1)).collect(), width: bits })
         .collect();
     let counts = b.tally(&jobs)?;
     let none = b.is_zero(&counts.iter().collect::<Vec<_>>())?;
-    let found: Vec<B::Bit> = none.iter().map(|none| b.not(none)).collect();
+    let found: Vec<Bit> = none.iter().map(|none| b.not(none)).collect();
     let (windows, found) = found.split_at(windows.len());
     let flags = Flags {
         plus: found[0].clone(),
@@ -71,13 +72,13 @@ fn highest<B: Blocks>(
 /// one of the three below, in others it vanishes. So nothing is compared with anything: the terms
 /// of each window are counted. Only the four sums are cut, to units of 2^−(35 − q) of the last bit
 /// of a mantissa at the bottom of the highest window, and added.
-pub(super) fn block<B: Blocks>(
-    b: &mut B,
-    terms: &Terms<B>,
+pub(super) fn block(
+    b: &mut AnyBlocks,
+    terms: &Terms,
     n: usize,
     lanes: usize,
     format: Format,
-) -> Result<Float<B>, B::Error> {
+) -> Result<Float, Failure> {
     let (man, exp_width) = (b.width(&terms.man), b.width(&terms.exp));
     assert!(n <= SORTED && exp_width == BETWEEN.exp_width(), "terms of formats with p = 8, not too many");
     // A window's sum is below 2^size: a mantissa's bits, of which the top one is zero, up to 15
@@ -95,7 +96,7 @@ pub(super) fn block<B: Blocks>(
     ])?;
     let moved = b.product(Factor::small(&terms.man), Factor::small(&rows[1].ints[0]), man + STEP - 1)?;
     // Two bits more than a sum has: a sign, and one that stays zero when sums are made positive.
-    let moved = B::one(b.extend(&[Extend { x: &moved, width: size + 2, signed: false, msb: Msb::Zero }])?);
+    let moved = only(b.extend(&[Extend { x: &moved, width: size + 2, signed: false, msb: Msb::Zero }])?);
     let moved = b.negate_if(&terms.sign, &moved)?;
     let (highest, flags, clash) = highest(b, &rows[0].bits, &terms.flags, (n, lanes), exp_width)?;
 
@@ -105,20 +106,20 @@ pub(super) fn block<B: Blocks>(
         Table::new(4, &[], 4, |distance| (0..4).map(|window| u64::from(distance == window)).collect());
     let place = b.row(&distance, &places)?;
     let inf = b.union(&flags.plus, &flags.minus, &clash);
-    let mut jobs: Vec<Select<'_, B>> =
+    let mut jobs: Vec<Select<'_>> =
         place.bits.iter().map(|bit| Select { bit, ints: vec![&moved], bits: vec![] }).collect();
     jobs.extend(gates(&[(&clash, &flags.nan), (&inf, &flags.nan)]));
     let mut rows = b.select(&jobs)?;
-    let nans: Vec<B::Bit> = rows.split_off(4).into_iter().map(|row| B::one(row.bits)).collect();
+    let nans: Vec<Bit> = rows.split_off(4).into_iter().map(|row| only(row.bits)).collect();
     let special = special(b, &flags, inf, clash, (&nans[0], &nans[1]));
 
-    let sums: Vec<B::Int> = rows.iter().map(|row| total(b, &row.ints[0], n, lanes)).collect();
+    let sums: Vec<Int> = rows.iter().map(|row| total(b, &row.ints[0], n, lanes)).collect();
     let cuts = [1, 2, 3].map(|window| window * STEP - below);
-    let positive: Vec<B::Int> = sums[1..].iter().map(|sum| b.offset(sum, 1 << size)).collect();
-    let jobs: Vec<Truncate<'_, B>> =
+    let positive: Vec<Int> = sums[1..].iter().map(|sum| b.offset(sum, 1 << size)).collect();
+    let jobs: Vec<Truncate<'_>> =
         positive.iter().zip(&cuts).map(|(x, cut)| Truncate { x, cuts: std::slice::from_ref(cut) }).collect();
-    let cut: Vec<B::Int> = b.truncate(&jobs)?.into_iter().map(B::one).collect();
-    let jobs: Vec<Extend<'_, B>> =
+    let cut: Vec<Int> = b.truncate(&jobs)?.into_iter().map(only).collect();
+    let jobs: Vec<Extend<'_>> =
         cut.iter().map(|x| Extend { x, width: SUM, signed: false, msb: Msb::Zero }).collect();
     let lower = b.extend(&jobs)?;
     let top = b.shift(&b.low(&sums[0], SUM - below), below);

@@ -1,11 +1,12 @@
 //! Terms as integers with exponents, and a float of the integer that they sum up to.
 
-use crate::blocks::{Blocks, Extend, Factor, Msb, Select};
+use crate::any::{AnyBlocks, Bit, Extend, Factor, Failure, Int, Msb, Select};
+use crate::blocks::Blocks;
 use crate::convert::rounded;
 use crate::finish::{Class, two};
 use crate::float::Float;
 use crate::format::Format;
-use crate::single::Single;
+use crate::single::only;
 
 /// The format of a block's sum that is a term again.
 pub const BETWEEN: Format = Format { p: 8, q: 25 };
@@ -16,49 +17,49 @@ const PRODUCT: u32 = 27;
 pub(super) const STEP: u32 = 16;
 
 /// ±man·2^(exp − frac), or what is no such number.
-pub(super) struct Terms<B: Blocks> {
+pub(super) struct Terms {
     /// The mantissa; its top bit is zero. Zero for a zero.
-    pub man: B::Int,
+    pub man: Int,
     /// Bits of it after the point.
     pub frac: u32,
     /// Exponents; of zeros, none that is above another term's.
-    pub exp: B::Int,
-    pub sign: B::Bit,
-    pub flags: Flags<B>,
+    pub exp: Int,
+    pub sign: Bit,
+    pub flags: Flags,
 }
 
 /// What is not seen in the sum of the mantissas: of a term, or of all.
-pub(super) struct Flags<B: Blocks> {
+pub(super) struct Flags {
     /// One is +∞.
-    pub plus: B::Bit,
+    pub plus: Bit,
     /// One is −∞.
-    pub minus: B::Bit,
+    pub minus: Bit,
     /// One is NaN, and the others may be wrong.
-    pub nan: B::Bit,
+    pub nan: Bit,
     /// All are −0.
-    pub nothing: B::Bit,
+    pub nothing: Bit,
 }
 
-impl<B: Blocks> Flags<B> {
-    pub fn each(&self, f: impl Fn(&B::Bit) -> B::Bit) -> Self {
+impl Flags {
+    pub fn each(&self, f: impl Fn(&Bit) -> Bit) -> Self {
         let [plus, minus, nan, nothing] = [&self.plus, &self.minus, &self.nan, &self.nothing].map(f);
         Self { plus, minus, nan, nothing }
     }
 }
 
 /// The terms that are numbers of some format.
-pub(super) fn of_numbers<B: Blocks>(b: &mut B, x: &Float<B>) -> Result<Terms<B>, B::Error> {
+pub(super) fn of_numbers(b: &mut AnyBlocks, x: &Float) -> Result<Terms, Failure> {
     let q = x.format.q;
     let top = b.not(&x.zero);
     let man = Extend { x: &x.man, width: q + 2, signed: false, msb: Msb::Shared(&top) };
-    let man = B::one(b.extend(&[man])?);
+    let man = only(b.extend(&[man])?);
     let [minus, nothing] = two(b.gates(&[(&x.sign, &x.inf), (&x.sign, &x.zero)])?);
     let flags = Flags { plus: b.xor(&x.inf, &minus), minus, nan: x.nan.clone(), nothing };
     Ok(Terms { man, frac: q, exp: x.exp.clone(), sign: x.sign.clone(), flags })
 }
 
 /// The terms x·y.
-pub(super) fn of_products<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> Result<Terms<B>, B::Error> {
+pub(super) fn of_products(b: &mut AnyBlocks, x: &Float, y: &Float) -> Result<Terms, Failure> {
     let format = x.format;
     assert_eq!(format, y.format, "formats differ");
     let (x_top, y_top) = (b.not(&x.zero), b.not(&y.zero));
@@ -90,7 +91,7 @@ pub(super) fn of_products<B: Blocks>(b: &mut B, x: &Float<B>, y: &Float<B>) -> R
 }
 
 /// The sum of `n` blocks of `lanes` integers.
-pub(super) fn total<B: Blocks>(b: &B, x: &B::Int, mut n: usize, lanes: usize) -> B::Int {
+pub(super) fn total(b: &AnyBlocks, x: &Int, mut n: usize, lanes: usize) -> Int {
     let mut x = x.clone();
     while n > 1 {
         let (half, pairs) = (n.div_ceil(2), n / 2);
@@ -102,37 +103,37 @@ pub(super) fn total<B: Blocks>(b: &B, x: &B::Int, mut n: usize, lanes: usize) ->
 }
 
 /// What a sum is instead of what its integer says.
-pub(super) struct Special<B: Blocks> {
-    pub inf: B::Bit,
-    pub nan: B::Bit,
-    pub unbounded: B::Bit,
+pub(super) struct Special {
+    pub inf: Bit,
+    pub nan: Bit,
+    pub unbounded: Bit,
     /// Is −∞, if it is infinite.
-    pub minus: B::Bit,
+    pub minus: Bit,
     /// Is −0, as all terms are.
-    pub nothing: B::Bit,
+    pub nothing: Bit,
 }
 
 /// From the flags of all terms, whether one is infinite, whether there are infinities of both
 /// signs, and the ANDs of these two with NaN: of the clash, and of the infinity.
-pub(super) fn special<B: Blocks>(
-    b: &B,
-    flags: &Flags<B>,
-    inf: B::Bit,
-    clash: B::Bit,
-    (clashing, infinite): (&B::Bit, &B::Bit),
-) -> Special<B> {
+pub(super) fn special(
+    b: &AnyBlocks,
+    flags: &Flags,
+    inf: Bit,
+    clash: Bit,
+    (clashing, infinite): (&Bit, &Bit),
+) -> Special {
     let nan = b.union(&clash, &flags.nan, clashing);
     let unbounded = b.union(&inf, &flags.nan, infinite);
     Special { inf, nan, unbounded, minus: flags.minus.clone(), nothing: flags.nothing.clone() }
 }
 
 /// The two's complement integer times 2^exp, rounded once.
-pub(super) fn settled<B: Blocks>(
-    b: &mut B,
+pub(super) fn settled(
+    b: &mut AnyBlocks,
     format: Format,
-    (sum, exp): (&B::Int, &B::Int),
-    of: Special<B>,
-) -> Result<Float<B>, B::Error> {
+    (sum, exp): (&Int, &Int),
+    of: Special,
+) -> Result<Float, Failure> {
     // Where all terms are −0 the sum is zero, and not negative.
     let negative = b.is_negative(sum)?;
     let sign = b.xor(&negative, &of.nothing);

@@ -1,24 +1,29 @@
 //! Tapes in the clear.
 
 use super::*;
-use crate::folding::Folding;
+use crate::any::in_the_clear;
+use crate::format::Plain;
 
-fn run(tape: &[(Name, Entry)], numbers: &[f32]) -> Machine<Clear> {
+fn run(tape: &[(Name, Entry)], numbers: &[f32]) -> Machine {
     let mut shapes: HashMap<Name, Shape> = HashMap::new();
     for (name, entry) in tape {
         let shape = shape(entry, |x| shapes.get(&x).copied()).unwrap();
         shapes.insert(*name, shape);
     }
     let mut machine = Machine::default();
-    let Ok(()) = machine.run(&mut Clear, tape, &mut |b, name, _, lanes| {
+    let mut input = |name, lanes| {
         assert_eq!(lanes, numbers.len());
         let shifted: Vec<f32> = numbers.iter().map(|x| x + name as f32).collect();
-        Ok(Float::public(b, &Plain::from_f32(&shifted)))
+        Plain::from_f32(&shifted).secret()
+    };
+    in_the_clear(|b| {
+        machine.run(b, tape, &mut input)?;
+        for (name, _) in tape {
+            let lanes = machine.value(*name).lanes(b);
+            assert_eq!(lanes, shapes[name].lanes, "value {name} is as long as was said");
+        }
+        Ok(())
     });
-    for (name, _) in tape {
-        let lanes = machine.value(*name).lanes(&Clear);
-        assert_eq!(lanes, shapes[name].lanes, "value {name} is as long as was said");
-    }
     machine
 }
 
@@ -141,13 +146,13 @@ fn known_numbers_stay_known() {
         (4, apply("add", &[1, 3])),
         (5, apply("mul", &[0, 2])),
     ];
-    let mut machine: Machine<Folding<Clear>> = Machine::default();
-    let mut b = Folding::new(Clear);
-    let Ok(()) = machine.run(&mut b, &tape, &mut |_, _, _, _| {
-        Ok(Folding::secret(Float::public(&Clear, &Plain::from_f32(&[4.0, -8.0]))))
+    let mut machine = Machine::default();
+    let mut input = |_, _| Plain::from_f32(&[4.0, -8.0]).secret();
+    let known = in_the_clear(|b| {
+        machine.run(b, &tape, &mut input)?;
+        Ok([0, 1, 2, 3, 4, 5].map(|name| machine.value(name).is_known(b)))
     });
-    let known = |name| machine.value(name).is_known(&Folding::new(Clear));
-    assert_eq!([0, 1, 2, 3, 4, 5].map(known), [false, true, false, true, true, false]);
-    let floats = |name| Folding::new(Clear).lower(machine.value(name).float()).plain().to_f32();
+    assert_eq!(known, [false, true, false, true, true, false]);
+    let floats = |name| machine.value(name).float().plain().to_f32();
     assert_eq!((floats(2), floats(4), floats(5)), (vec![2.0, -24.0], vec![0.75, 12.0], vec![8.0, 192.0]));
 }
