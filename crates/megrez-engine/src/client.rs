@@ -1,9 +1,9 @@
 //! The client's side of a run: sharing inputs, learning outputs. A client is no compute party.
 
+use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Output, Plan};
-use megrez_protocols::Suite;
-use megrez_ring::Word;
+use megrez_protocols::AnySuite;
 use megrez_session::Error;
 use zeroize::Zeroizing;
 
@@ -18,11 +18,11 @@ pub trait PartyPort {
 }
 
 /// Shares this client's inputs, those that `wanted` accepts, with the parties.
-pub fn provide<S: Suite>(
-    suite: &S,
+pub fn provide<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
     wanted: &dyn Fn(&Input) -> bool,
-    words: &dyn Fn(&Input) -> Result<Vec<S::Word>, Error>,
+    words: &dyn Fn(&Input) -> Result<Vec<u64>, Error>,
     parties: &mut [&mut dyn PartyPort],
 ) -> Result<(), Error> {
     let inputs: Vec<&Input> = plan.inputs.iter().filter(|i| i.owner != KEPT && wanted(i)).collect();
@@ -50,27 +50,27 @@ pub fn provide<S: Suite>(
 }
 
 /// Learns the outputs whose recipient is `recipient`: words per output, in the plan's order.
-pub fn collect<S: Suite>(
-    suite: &S,
+pub fn collect<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
     recipient: &str,
     parties: &mut [&mut dyn PartyPort],
-) -> Result<Vec<Vec<S::Word>>, Error> {
+) -> Result<Vec<Vec<u64>>, Error> {
     collect_where(suite, plan, &|output| output.recipient == recipient, parties)
 }
 
 /// Learns the outputs that `wanted` accepts: words per output, in the plan's order, in which
 /// parties send them.
-pub fn collect_where<S: Suite>(
-    suite: &S,
+pub fn collect_where<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
     wanted: &dyn Fn(&Output) -> bool,
     parties: &mut [&mut dyn PartyPort],
-) -> Result<Vec<Vec<S::Word>>, Error> {
+) -> Result<Vec<Vec<u64>>, Error> {
     let mut outputs = Vec::new();
     for output in plan.outputs.iter().filter(|o| wanted(o)) {
         let value = plan.value(output.value);
-        let limit = value.shape.elements() * (S::Word::BITS as usize / 8) + 8;
+        let limit = value.shape.elements() * (suite.ring() as usize / 8) + 8;
         let shares = parties.iter_mut().map(|p| p.output(limit)).collect::<Result<Vec<_>, _>>()?;
         outputs.push(suite.reconstruct(value, &shares)?);
     }

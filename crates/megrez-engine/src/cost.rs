@@ -2,9 +2,10 @@
 
 use crate::memory::{Timed, peak};
 use crate::walk::{call, offline_waves, types, waves};
+use megrez_kernels::Device;
 use megrez_net::NetProfile;
 use megrez_plan::Plan;
-use megrez_protocols::{Clocks, Cost, Path, Suite, Wires, last, later};
+use megrez_protocols::{AnySuite, Clocks, Cost, Path, Wires, last, later};
 use megrez_session::Phase;
 
 /// The steps of a plan that a protocol does not have, all at once.
@@ -79,7 +80,7 @@ impl PlanCost {
 }
 
 /// Prices every step, or lists all that the protocol lacks.
-pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> {
+pub fn check<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Result<PlanCost, Unsupported> {
     let mut steps = Vec::new();
     let mut missing = Vec::new();
     let mut deferred = vec![false; plan.values.len()];
@@ -123,6 +124,6 @@ pub fn check<S: Suite>(suite: &S, plan: &Plan) -> Result<PlanCost, Unsupported> 
             online_wave: *online_wave,
         })
         .collect();
-    let memory = (0..S::PARTIES).map(|me| peak(plan, &timed, me, S::words_held(me))).collect();
+    let memory = (0..suite.parties()).map(|me| peak(plan, &timed, me, suite.words_held(me))).collect();
     Ok(PlanCost { steps, memory })
 }

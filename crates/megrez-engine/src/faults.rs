@@ -16,8 +16,7 @@ use crate::walk::offline;
 use megrez_kernels::Device;
 use megrez_plan::{Input, KEPT, Kind, Plan};
 use megrez_prg::Key;
-use megrez_protocols::{Suite, registry};
-use megrez_ring::Word;
+use megrez_protocols::{AnySuite, AnyValue};
 use megrez_session::{Error, Party};
 
 /// How many damaged copies of something were read, and how many of them were taken for whole.
@@ -49,7 +48,7 @@ pub struct Faults {
 /// Flips up to `most` bits, spread evenly from the first to the last, of each thing that each party
 /// keeps of a plan. Fails if the protocol lacks a step of the plan, or if what is whole is refused.
 pub struct Examine<'a, D> {
-    /// The name of the protocol that this visits.
+    /// The name of the protocol.
     pub protocol: &'a str,
     /// What is kept of.
     pub plan: &'a Plan,
@@ -59,44 +58,47 @@ pub struct Examine<'a, D> {
     pub device: D,
 }
 
-impl<D: Device> registry::Visitor<D> for Examine<'_, D> {
-    type Output = Result<Faults, LocalError>;
-
-    fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
-        crate::check(&suite, self.plan)?;
+impl<D: Device> Examine<'_, D> {
+    /// Does it, under this suite.
+    ///
+    /// # Errors
+    /// As said above.
+    pub fn run(self, suite: &dyn AnySuite<D>) -> Result<Faults, LocalError> {
+        crate::check(suite, self.plan)?;
         let Examine { protocol, plan, most, device } = self;
         let devices = [device];
         let kept = |plan: &Plan| -> Result<Tried, LocalError> {
             let part = |party: &mut Party<D>, clients: &mut dyn Clients| {
-                let mut stored = Stored::<S>::new();
-                serve(&suite, plan, party, &mut stored, None, clients, Options::default())?;
-                stored.values().map(|value| kept_value::<S>(party.device(), value, most)).sum()
+                let mut stored = Stored::new();
+                serve(suite, plan, party, &mut stored, None, clients, Options::default())?;
+                stored.values().map(|value| kept_value(suite, party.device(), value, most)).sum()
             };
-            let bits = |input: &Input| bits::<S::Word>(plan.value(input.value).shape.elements());
-            let client = |ports: &mut [&mut dyn PartyPort]| provide(&suite, plan, &|_| true, &bits, ports);
-            let (tried, ()) = parties(S::PARTIES, &devices, &LocalOptions::default(), part, client)?;
+            let bits = |input: &Input| bits(plan.value(input.value).shape.elements());
+            let client = |ports: &mut [&mut dyn PartyPort]| provide(suite, plan, &|_| true, &bits, ports);
+            let (tried, ()) = parties(suite.parties(), &devices, &LocalOptions::default(), part, client)?;
             Ok(tried.into_iter().sum())
         };
-        let made = |party: &mut Party<D>, _: &mut dyn Clients| material(&suite, protocol, plan, party, most);
-        let (made, ()) = parties(S::PARTIES, &devices, &LocalOptions::default(), made, |_| Ok(()))?;
+        let made = |party: &mut Party<D>, _: &mut dyn Clients| material(suite, protocol, plan, party, most);
+        let (made, ()) = parties(suite.parties(), &devices, &LocalOptions::default(), made, |_| Ok(()))?;
         let (inputs, outputs) = (kept(&inputs_of(plan))?, kept(&outputs_of(plan))?);
         Ok(Faults { material: made.into_iter().sum(), inputs, outputs })
     }
 }
 
 /// Values that are in the range of whatever reads them.
-fn bits<W: Word>(n: usize) -> Result<Vec<W>, Error> {
+fn bits(n: usize) -> Result<Vec<u64>, Error> {
     let words = Key::random().map_err(|e| Error::Randomness(e.to_string()))?.stream().words(n);
-    Ok(words.iter().map(|word| W::from_u64(word & 1)).collect())
+    Ok(words.iter().map(|word| word & 1).collect())
 }
 
-fn kept_value<S: Suite>(
-    device: &S::Device,
-    value: &(S::Masks, S::Data),
+fn kept_value<D: Device>(
+    suite: &dyn AnySuite<D>,
+    device: &D,
+    value: &AnyValue,
     most: usize,
 ) -> Result<Tried, Error> {
-    let bytes = store::encode_value::<S>(device, value).map_err(refuse)?;
-    flip(&bytes, most, |bytes| store::decode_value::<S>(device, bytes).is_some())
+    let bytes = store::encode_value(suite, device, value).map_err(refuse)?;
+    flip(&bytes, most, |bytes| store::decode_value(suite, device, bytes).is_some())
 }
 
 fn refuse(e: impl std::fmt::Display) -> Error {
@@ -123,11 +125,11 @@ fn outputs_of(plan: &Plan) -> Plan {
     kept
 }
 
-fn material<S: Suite>(
-    suite: &S,
+fn material<D: Device>(
+    suite: &dyn AnySuite<D>,
     protocol: &str,
     plan: &Plan,
-    party: &mut Party<S::Device>,
+    party: &mut Party<D>,
     most: usize,
 ) -> Result<Tried, Error> {
     party.barrier("material")?;
@@ -135,8 +137,8 @@ fn material<S: Suite>(
     let (batch, preparation) = (BatchId::default(), Id::default());
     let binding =
         Binding { batch, party: party.me(), stock: false, protocol, client: "owner", upload: None, plan };
-    let bytes = store::encode(party.device(), &binding, &preparation, &prepared).map_err(refuse)?;
-    flip(&bytes, most, |bytes| store::decode::<S>(party.device(), &binding, &preparation, bytes).is_ok())
+    let bytes = store::encode(suite, party.device(), &binding, &preparation, &prepared).map_err(refuse)?;
+    flip(&bytes, most, |bytes| store::decode(suite, party.device(), &binding, &preparation, bytes).is_ok())
 }
 
 /// Reads copies of `whole` with one bit flipped each.

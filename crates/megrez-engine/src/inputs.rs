@@ -2,14 +2,15 @@
 //! things to parties that must hold the same.
 
 use crate::clients::Clients;
+use megrez_kernels::Device;
 use megrez_plan::{Input, Plan};
-use megrez_protocols::{Sharing, Suite};
+use megrez_protocols::{AnyData, AnySuite, AnyValue};
 use megrez_session::{Error, Party};
 use std::collections::{BTreeMap, HashMap};
 
 /// Inputs that this party already holds, by input name: an uploaded model's, and what earlier runs
 /// have kept.
-pub type Stored<S> = HashMap<String, (<S as Sharing>::Masks, <S as Sharing>::Data)>;
+pub type Stored = HashMap<String, AnyValue>;
 
 /// Inputs that arrive at one party.
 #[derive(Default)]
@@ -25,14 +26,14 @@ impl Arrivals {
     ///
     /// # Errors
     /// If the owner is lost or sends something of another size.
-    pub fn receive<S: Suite>(
+    pub fn receive<D: Device>(
         &mut self,
-        suite: &S,
+        suite: &dyn AnySuite<D>,
         plan: &Plan,
-        party: &Party<S::Device>,
+        party: &Party<D>,
         input: &Input,
         clients: &mut dyn Clients,
-    ) -> Result<S::Data, Error> {
+    ) -> Result<AnyData, Error> {
         let value = plan.value(input.value);
         let message = clients.data(input, suite.share_bytes(value))?;
         for (peer, part) in suite.common(party.me(), message.as_bytes()) {
@@ -49,11 +50,7 @@ impl Arrivals {
     ///
     /// # Errors
     /// If an owner gave this party and a peer different shares.
-    pub fn compare<D: megrez_kernels::Device>(
-        self,
-        party: &mut Party<D>,
-        barrier: &str,
-    ) -> Result<(), Error> {
+    pub fn compare<D: Device>(self, party: &mut Party<D>, barrier: &str) -> Result<(), Error> {
         let common =
             self.common.iter().map(|(&peer, hasher)| (peer, *hasher.finalize().as_bytes())).collect();
         let Some(&peer) = party.barrier_with(barrier, &common)?.first() else { return Ok(()) };

@@ -9,8 +9,9 @@ use crate::{PartyReport, Unsupported, check};
 use megrez_kernels::Device;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, KEPT, Output, Plan};
-use megrez_protocols::{Suite, registry};
-use megrez_ring::Word;
+use megrez_protocols::AnySuite;
+#[cfg(feature = "testing")]
+use megrez_protocols::registry;
 use megrez_session::{Error, Party, Tap};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -92,9 +93,9 @@ pub fn run(
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
     let (devices, inputs) = (&[megrez_kernels::Cpu::default()], &given(inputs));
-    let session = LocalSession { devices, plan, inputs, progress: &|_| {}, options };
-    registry::dispatch(protocol, plan.ring, session)
-        .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
+    let suite = registry::any_suite(protocol, plan.ring);
+    let suite = suite.ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?;
+    LocalSession { devices, plan, inputs, progress: &|_| {}, options }.run(&*suite)
 }
 
 /// The same inputs in every run, by name.
@@ -106,8 +107,7 @@ pub fn given(inputs: &HashMap<String, Vec<u64>>) -> impl Fn(u32, &Input) -> Resu
     }
 }
 
-/// Runs a plan with inputs of their own for every run, party i on device i of `devices`, under the
-/// suite that it visits.
+/// A plan with inputs of their own for every run, party i on device i of `devices`.
 pub struct LocalSession<'a, D> {
     /// One device for all parties, or one for each.
     pub devices: &'a [D],
@@ -121,28 +121,28 @@ pub struct LocalSession<'a, D> {
     pub options: &'a LocalOptions,
 }
 
-impl<D: Device> registry::Visitor<D> for LocalSession<'_, D> {
-    type Output = Result<LocalRun, LocalError>;
-
-    fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output {
-        check(&suite, self.plan)?;
+impl<D: Device> LocalSession<'_, D> {
+    /// Runs it under this suite.
+    ///
+    /// # Errors
+    /// If the suite lacks a step, or a party fails.
+    pub fn run(self, suite: &dyn AnySuite<D>) -> Result<LocalRun, LocalError> {
+        check(suite, self.plan)?;
         let LocalSession { devices, plan, inputs, progress, options } = self;
         let part = |party: &mut Party<D>, clients: &mut dyn Clients| {
-            serve(&suite, plan, party, &mut HashMap::new(), None, clients, options.of_runs())
+            serve(suite, plan, party, &mut HashMap::new(), None, clients, options.of_runs())
         };
         let client = |ports: &mut [&mut dyn PartyPort]| {
             let mut outputs = Vec::new();
             for run in 0..options.runs {
-                let words =
-                    |input: &Input| Ok(inputs(run, input)?.into_iter().map(S::Word::from_u64).collect());
-                provide(&suite, plan, &|input| options.of_runs().shares(run, input), &words, ports)?;
-                let mine = collect_where(&suite, plan, &|o| o.recipient != KEPT, ports)?;
-                outputs.push(mine.into_iter().map(|o| o.iter().map(|w| w.to_u64()).collect()).collect());
+                let shares = |input: &Input| options.of_runs().shares(run, input);
+                provide(suite, plan, &shares, &|input| inputs(run, input), ports)?;
+                outputs.push(collect_where(suite, plan, &|o| o.recipient != KEPT, ports)?);
                 progress(run);
             }
             Ok(outputs)
         };
-        let (reports, outputs) = parties(S::PARTIES, devices, options, part, client)?;
+        let (reports, outputs) = parties(suite.parties(), devices, options, part, client)?;
         let by_run = (0..options.runs as usize)
             .map(|run| reports.iter().map(|party| party[run].clone()).collect())
             .collect();

@@ -8,7 +8,7 @@ use crate::walk::{Prepared, offline, online};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::{Input, KEPT, Op, Output, Plan};
-use megrez_protocols::Suite;
+use megrez_protocols::{AnyMasks, AnySuite, AnyValue};
 use megrez_session::{Error, Party, Phase};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -62,11 +62,7 @@ impl Options<'_> {
 }
 
 /// What this party holds of an input: since the first run, or since before it.
-fn find<'a, S: Suite>(
-    held: &'a Stored<S>,
-    stored: &'a Stored<S>,
-    name: &str,
-) -> Option<&'a (S::Masks, S::Data)> {
+fn find<'a>(held: &'a Stored, stored: &'a Stored, name: &str) -> Option<&'a AnyValue> {
     held.get(name).or_else(|| stored.get(name))
 }
 
@@ -158,12 +154,12 @@ pub fn common_name<D: Device>(party: &mut Party<D>, what: &str) -> Result<[u8; 1
 /// Outputs for [`KEPT`] are added to `stored`, where the next run finds them.
 ///
 /// `prepared` is stored material for the first run; further runs make their own.
-pub fn serve<S: Suite>(
-    suite: &S,
+pub fn serve<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
-    stored: &mut Stored<S>,
-    mut prepared: Option<Prepared<S>>,
+    party: &mut Party<D>,
+    stored: &mut Stored,
+    mut prepared: Option<Prepared>,
     clients: &mut dyn Clients,
     options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
@@ -172,12 +168,12 @@ pub fn serve<S: Suite>(
 
 /// As [`serve`]; `ahead` gives before each run the material that was made for it, at all parties
 /// of the same preparation, or says at all of them that there is none.
-pub fn serve_from<S: Suite>(
-    suite: &S,
+pub fn serve_from<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
-    stored: &mut Stored<S>,
-    ahead: &mut dyn FnMut(&mut Party<S::Device>) -> Result<Option<Prepared<S>>, Error>,
+    party: &mut Party<D>,
+    stored: &mut Stored,
+    ahead: &mut dyn FnMut(&mut Party<D>) -> Result<Option<Prepared>, Error>,
     clients: &mut dyn Clients,
     options: Options<'_>,
 ) -> Result<Vec<PartyReport>, Error> {
@@ -185,8 +181,8 @@ pub fn serve_from<S: Suite>(
     if let Err(what) = options.fit(plan) {
         return party.refuse(what);
     }
-    let mut held: Stored<S> = HashMap::new();
-    let mut ready: Option<Made<S>> = None;
+    let mut held: Stored = HashMap::new();
+    let mut ready: Option<Made> = None;
     (0..options.runs)
         .map(|run| {
             let stock = if ready.is_none() { ahead(party)? } else { None };
@@ -195,7 +191,7 @@ pub fn serve_from<S: Suite>(
             let made = match ready.take().or(stock) {
                 Some(made) => made,
                 None => {
-                    let masks = |name: &str| find::<S>(&held, stored, name).map(|(masks, _)| masks.clone());
+                    let masks = |name: &str| find(&held, stored, name).map(|(masks, _)| masks.clone());
                     Made::now(suite, plan, party, run, &masks)?
                 }
             };
@@ -216,16 +212,16 @@ pub fn serve_from<S: Suite>(
 }
 
 /// A run of a plan among runs of several plans.
-pub struct Turn<'a, S: Suite> {
+pub struct Turn<'a> {
     /// What runs.
     pub plan: &'a Plan,
     /// Its number. No two runs of a session have one.
     pub run: u32,
     /// What has been made of it.
-    pub made: Option<Made<S>>,
+    pub made: Option<Made>,
 }
 
-impl<'a, S: Suite> Turn<'a, S> {
+impl<'a> Turn<'a> {
     /// Of which nothing has been made.
     pub fn new(plan: &'a Plan, run: u32) -> Self {
         Turn { plan, run, made: None }
@@ -238,15 +234,14 @@ impl<'a, S: Suite> Turn<'a, S> {
 ///
 /// # Errors
 /// Those of [`serve`].
-#[inline(never)] // As `one_run`.
-pub fn run_again<S: Suite>(
-    suite: &S,
-    turn: Turn<'_, S>,
-    party: &mut Party<S::Device>,
-    stored: &mut Stored<S>,
+pub fn run_again<D: Device>(
+    suite: &dyn AnySuite<D>,
+    turn: Turn<'_>,
+    party: &mut Party<D>,
+    stored: &mut Stored,
     clients: &mut dyn Clients,
-    next: Option<(&Plan, u32, &dyn Fn(&Input) -> Option<S::Masks>)>,
-) -> Result<(PartyReport, Option<Made<S>>), Error> {
+    next: Option<(&Plan, u32, &dyn Fn(&Input) -> Option<AnyMasks>)>,
+) -> Result<(PartyReport, Option<Made>), Error> {
     party.meter().reset();
     let Turn { plan, run, made } = turn;
     let made = match made {
@@ -270,14 +265,13 @@ pub fn run_again<S: Suite>(
 ///
 /// # Errors
 /// If an input is not stored, or a step is not local.
-#[inline(never)] // As `one_run`.
-pub fn derive<S: Suite>(
-    suite: &S,
+pub fn derive<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
-    stored: &Stored<S>,
+    party: &mut Party<D>,
+    stored: &Stored,
     run: u32,
-) -> Result<Stored<S>, Error> {
+) -> Result<Stored, Error> {
     let local = |op: &Op| {
         matches!(
             op,
@@ -304,14 +298,13 @@ pub fn derive<S: Suite>(
 
 /// One run after its offline phase; `held` are the inputs that last, from the first run on.
 #[expect(clippy::too_many_arguments, reason = "what a run needs, each once")]
-#[inline(never)] // Once for each suite, however many callers it has.
-fn one_run<S: Suite>(
-    suite: &S,
+fn one_run<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
-    stored: &mut Stored<S>,
-    held: &mut Stored<S>,
-    made: Made<S>,
+    party: &mut Party<D>,
+    stored: &mut Stored,
+    held: &mut Stored,
+    made: Made,
     clients: &mut dyn Clients,
     options: Options<'_>,
     run: u32,
@@ -324,7 +317,7 @@ fn one_run<S: Suite>(
         .inputs
         .iter()
         .zip(prepared.mask_keys.iter())
-        .filter(|(input, _)| find::<S>(held, stored, &input.name).is_none())
+        .filter(|(input, _)| find(held, stored, &input.name).is_none())
         .collect();
     for (input, mask_key) in &fresh {
         clients.mask_key(input, mask_key.to_vec())?;
@@ -342,7 +335,7 @@ fn one_run<S: Suite>(
     let inputs = plan
         .inputs
         .iter()
-        .map(|input| match find::<S>(held, stored, &input.name) {
+        .map(|input| match find(held, stored, &input.name) {
             Some((_, data)) => data.clone(),
             None => arrived.remove(&input.value).expect("every fresh input arrived"),
         })

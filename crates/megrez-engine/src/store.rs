@@ -8,8 +8,9 @@
 
 use crate::files;
 use crate::walk::Prepared;
+use megrez_kernels::Device;
 use megrez_plan::Plan;
-use megrez_protocols::{Encode, EncodeError, Suite};
+use megrez_protocols::{AnySuite, AnyValue, Encode, EncodeError};
 use megrez_session::Error;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -161,27 +162,35 @@ fn storage(path: &Path, e: &std::io::Error) -> Error {
 }
 
 /// The bytes of a party's material.
-pub fn encode<S: Suite>(
-    device: &S::Device,
+pub fn encode<D: Device>(
+    suite: &dyn AnySuite<D>,
+    device: &D,
     binding: &Binding<'_>,
     preparation: &Id,
-    prepared: &Prepared<S>,
+    prepared: &Prepared,
 ) -> Result<Vec<u8>, EncodeError> {
     let mut out = binding.header(preparation);
-    prepared.masks.iter().try_for_each(|m| m.write(device, &mut out))?;
-    prepared.materials.iter().try_for_each(|m| m.write(device, &mut out))?;
-    prepared.mask_keys.iter().try_for_each(|t| Encode::<S::Device>::write(t, device, &mut out))?;
+    for masks in &prepared.masks {
+        out.push(u8::from(masks.is_some()));
+        masks.iter().try_for_each(|masks| suite.write_masks(device, masks, &mut out))?;
+    }
+    for material in &prepared.materials {
+        out.push(u8::from(material.is_some()));
+        material.iter().try_for_each(|material| suite.write_material(device, material, &mut out))?;
+    }
+    prepared.mask_keys.iter().try_for_each(|key| key.write(device, &mut out))?;
     files::seal(MATERIAL, &mut out);
     Ok(out)
 }
 
 /// Reads material back; `bytes` may be damaged or belong to something else.
-pub fn decode<S: Suite>(
-    device: &S::Device,
+pub fn decode<D: Device>(
+    suite: &dyn AnySuite<D>,
+    device: &D,
     binding: &Binding<'_>,
     preparation: &Id,
     bytes: &[u8],
-) -> Result<Prepared<S>, String> {
+) -> Result<Prepared, String> {
     let content = files::unseal(MATERIAL, bytes).ok_or("the file is damaged or cut off")?;
     let size = binding.header(preparation).len();
     let (header, mut body) = content.split_at_checked(size).ok_or("the file is cut off")?;
@@ -189,56 +198,66 @@ pub fn decode<S: Suite>(
         return Err("it is of another preparation: make material again".into());
     }
     let plan = binding.plan;
-    let mut read = || -> Result<Prepared<S>, EncodeError> {
-        let body = &mut body;
-        Ok(Prepared {
-            masks: plan.values.iter().map(|_| Encode::read(device, body)).collect::<Result<_, _>>()?,
-            materials: plan.steps.iter().map(|_| Encode::read(device, body)).collect::<Result<_, _>>()?,
-            mask_keys: plan
-                .inputs
-                .iter()
-                .map(|_| Encode::<S::Device>::read(device, body))
-                .collect::<Result<Vec<Vec<u8>>, _>>()?
-                .into(),
-        })
+    let body = &mut body;
+    let mut read = || -> Result<Prepared, EncodeError> {
+        let (mut masks, mut materials, mut mask_keys) = (vec![], vec![], vec![]);
+        for _ in &plan.values {
+            masks.push(is_there(body)?.then(|| suite.read_masks(device, body)).transpose()?);
+        }
+        for _ in &plan.steps {
+            materials.push(is_there(body)?.then(|| suite.read_material(device, body)).transpose()?);
+        }
+        for _ in &plan.inputs {
+            mask_keys.push(Encode::read(device, body)?);
+        }
+        Ok(Prepared { masks, materials, mask_keys: mask_keys.into() })
     };
     let prepared = read().map_err(|e| e.to_string())?;
     if body.is_empty() { Ok(prepared) } else { Err("the file is damaged".into()) }
 }
 
+/// Whether something follows that may be left out.
+fn is_there(body: &mut &[u8]) -> Result<bool, EncodeError> {
+    let (&tag, rest) = body.split_first().ok_or(EncodeError::Damaged)?;
+    *body = rest;
+    if tag > 1 { Err(EncodeError::Damaged) } else { Ok(tag == 1) }
+}
+
 /// The bytes of a party's share of a value, sealed.
-#[inline(never)] // Once for each suite, however many callers it has.
-pub fn encode_value<S: Suite>(
-    device: &S::Device,
-    (masks, data): &(S::Masks, S::Data),
+pub fn encode_value<D: Device>(
+    suite: &dyn AnySuite<D>,
+    device: &D,
+    (masks, data): &AnyValue,
 ) -> Result<Vec<u8>, EncodeError> {
     let mut out = vec![];
-    masks.write(device, &mut out)?;
-    data.write(device, &mut out)?;
+    suite.write_masks(device, masks, &mut out)?;
+    suite.write_data(device, data, &mut out)?;
     files::seal(VALUE, &mut out);
     Ok(out)
 }
 
 /// Reads a share of a value back; `None` if it is damaged, or of another suite.
-#[inline(never)] // Once for each suite, however many callers it has.
-pub fn decode_value<S: Suite>(device: &S::Device, bytes: &[u8]) -> Option<(S::Masks, S::Data)> {
+pub fn decode_value<D: Device>(suite: &dyn AnySuite<D>, device: &D, bytes: &[u8]) -> Option<AnyValue> {
     let mut body = files::unseal(VALUE, bytes)?;
-    let value = (S::Masks::read(device, &mut body).ok()?, S::Data::read(device, &mut body).ok()?);
+    let value = (suite.read_masks(device, &mut body).ok()?, suite.read_data(device, &mut body).ok()?);
     body.is_empty().then_some(value)
 }
 
 /// Keeps material in `folder`, readable by its owner only.
-pub fn keep<S: Suite>(
+pub fn keep<D: Device>(
     folder: &Path,
-    device: &S::Device,
+    suite: &dyn AnySuite<D>,
+    device: &D,
     binding: &Binding<'_>,
     preparation: &Id,
-    prepared: &Prepared<S>,
+    prepared: &Prepared,
 ) -> Result<PathBuf, Error> {
     let path = path(folder, &binding.batch);
-    files::write(&path, &encode(device, binding, preparation, prepared)?).map_err(|e| match e.kind() {
-        ErrorKind::AlreadyExists => refused(&path, e),
-        _ => storage(&path, &e),
+    files::write(&path, &encode(suite, device, binding, preparation, prepared)?).map_err(|e| {
+        match e.kind() {
+            ErrorKind::AlreadyExists => refused(&path, e),
+            _ => storage(&path, &e),
+        }
     })?;
     Ok(path)
 }
@@ -257,13 +276,14 @@ pub fn peek(folder: &Path, binding: &Binding<'_>) -> Result<Id, Error> {
 }
 
 /// Takes material out of `folder` for its one use.
-pub fn claim<S: Suite>(
+pub fn claim<D: Device>(
     folder: &Path,
-    device: &S::Device,
+    suite: &dyn AnySuite<D>,
+    device: &D,
     binding: &Binding<'_>,
     preparation: &Id,
-) -> Result<Prepared<S>, Error> {
+) -> Result<Prepared, Error> {
     let path = path(folder, &binding.batch);
     let bytes = files::take(&path).map_err(|e| lost(&path, &e))?;
-    decode(device, binding, preparation, &bytes).map_err(|what| refused(&path, what))
+    decode(suite, device, binding, preparation, &bytes).map_err(|what| refused(&path, what))
 }

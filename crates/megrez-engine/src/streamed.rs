@@ -8,10 +8,10 @@
 use crate::inputs::Stored;
 use crate::report::Measured;
 use crate::walk::{Prepared, offline, step_cost};
-use megrez_kernels::{Memory, Usage};
+use megrez_kernels::{Device, Usage};
 use megrez_net::ClockKind;
 use megrez_plan::{Input, KEPT, Output, Plan};
-use megrez_protocols::{Sharing, Suite};
+use megrez_protocols::{AnyMasks, AnySuite};
 use megrez_session::{Error, Party, Phase};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -21,16 +21,16 @@ use std::time::Instant;
 pub const AHEAD_BYTES: u64 = 1 << 30;
 
 /// What the offline phase of a run has left, and what it took.
-pub struct Made<S: Suite> {
-    pub(crate) prepared: Prepared<S>,
+pub struct Made {
+    pub(crate) prepared: Prepared,
     pub(crate) measured: Measured,
     /// What the device had done before it.
     pub(crate) before: Option<Usage>,
 }
 
-impl<S: Suite> Made<S> {
+impl Made {
     /// Material that was stored: nothing of it is this run's cost.
-    pub(crate) fn earlier(prepared: Prepared<S>, party: &Party<S::Device>) -> Result<Self, Error> {
+    pub(crate) fn earlier<D: Device>(prepared: Prepared, party: &Party<D>) -> Result<Self, Error> {
         Ok(Made { prepared, measured: Measured::default(), before: party.device().usage()? })
     }
 
@@ -38,13 +38,12 @@ impl<S: Suite> Made<S> {
     ///
     /// # Errors
     /// If a party fails.
-    #[inline(never)] // Once for each suite, however many callers it has.
-    pub fn now(
-        suite: &S,
+    pub fn now<D: Device>(
+        suite: &dyn AnySuite<D>,
         plan: &Plan,
-        party: &mut Party<S::Device>,
+        party: &mut Party<D>,
         run: u32,
-        given: &dyn Fn(&str) -> Option<S::Masks>,
+        given: &dyn Fn(&str) -> Option<AnyMasks>,
     ) -> Result<Self, Error> {
         let (mut measured, before) = (Measured::default(), party.device().usage()?);
         party.barrier(&format!("offline-{run}"))?;
@@ -55,7 +54,7 @@ impl<S: Suite> Made<S> {
     }
 
     /// The masks of what the run will keep, by name; none of those that only the run itself draws.
-    pub fn masks(&self, plan: &Plan) -> Vec<(String, S::Masks)> {
+    pub fn masks(&self, plan: &Plan) -> Vec<(String, AnyMasks)> {
         let kept = plan.outputs.iter().filter(|output| output.recipient == KEPT);
         let of = |output: &Output| {
             Some((output.name.clone(), self.prepared.masks[output.value.0 as usize].clone()?))
@@ -66,7 +65,7 @@ impl<S: Suite> Made<S> {
 
 /// Whether a run's material is worth making beside another run: there is some, not too much to hold
 /// twice, and parties wait for their links meanwhile. All parties of a session say the same.
-pub fn may_stream<S: Suite>(suite: &S, party: &Party<S::Device>, plan: &Plan) -> bool {
+pub fn may_stream<D: Device>(suite: &dyn AnySuite<D>, party: &Party<D>, plan: &Plan) -> bool {
     // Lanes that reckon time on one link would have to take turns; and parties of one machine would
     // take processors from each other while none of them waits.
     let waits = party.network().clock() == ClockKind::Real && party.network().far();
@@ -74,24 +73,24 @@ pub fn may_stream<S: Suite>(suite: &S, party: &Party<S::Device>, plan: &Plan) ->
 }
 
 /// A run whose offline phase goes on beside the run before it.
-pub struct Next<'a, S: Suite> {
+pub struct Next<'a> {
     plan: &'a Plan,
     run: u32,
-    given: HashMap<String, <S as Sharing>::Masks>,
+    given: HashMap<String, AnyMasks>,
 }
 
-impl<'a, S: Suite> Next<'a, S> {
+impl<'a> Next<'a> {
     /// Run `run` of `plan`, after a run of `before` whose offline phase has left `prepared`.
     /// `given` are masks of inputs that are no business of the run before, and `stored` those that
     /// were there before it. `None` where there is nothing to make, too much to hold twice, or a
     /// mask that is known only when the run before has ended; or where nobody waits for a network.
-    pub(crate) fn after(
-        suite: &S,
-        party: &Party<S::Device>,
+    pub(crate) fn after<D: Device>(
+        suite: &dyn AnySuite<D>,
+        party: &Party<D>,
         (plan, run): (&'a Plan, u32),
-        (before, prepared): (&Plan, &Prepared<S>),
-        stored: &Stored<S>,
-        given: &dyn Fn(&Input) -> Option<S::Masks>,
+        (before, prepared): (&Plan, &Prepared),
+        stored: &Stored,
+        given: &dyn Fn(&Input) -> Option<AnyMasks>,
     ) -> Option<Self> {
         if !may_stream(suite, party, plan) {
             return None;
@@ -114,18 +113,18 @@ impl<'a, S: Suite> Next<'a, S> {
 }
 
 /// What parties send to each other in the offline phase of a plan.
-fn material_bytes<S: Suite>(suite: &S, plan: &Plan) -> u64 {
+fn material_bytes<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> u64 {
     let costs = plan.steps.iter().filter_map(|step| step_cost(suite, plan, step));
     costs.map(|cost| (cost.bits(Phase::Offline) / 8.0).ceil() as u64).sum()
 }
 
 /// Runs `work`, and the offline phase of the next run in a lane beside it.
-pub(crate) fn beside<S: Suite, R>(
-    suite: &S,
-    party: &mut Party<S::Device>,
-    next: Option<Next<'_, S>>,
-    work: impl FnOnce(&mut Party<S::Device>) -> Result<R, Error>,
-) -> Result<(R, Option<Made<S>>), Error> {
+pub(crate) fn beside<D: Device, R>(
+    suite: &dyn AnySuite<D>,
+    party: &mut Party<D>,
+    next: Option<Next<'_>>,
+    work: impl FnOnce(&mut Party<D>) -> Result<R, Error>,
+) -> Result<(R, Option<Made>), Error> {
     let Some(Next { plan, run, given }) = next else { return Ok((work(party)?, None)) };
     let mut lane = party.behind();
     std::thread::scope(|scope| {

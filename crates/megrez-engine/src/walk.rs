@@ -3,7 +3,7 @@
 use crate::report::StepReport;
 use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
-use megrez_protocols::{Call, Cost, Operands, Suite};
+use megrez_protocols::{AnyData, AnyMasks, AnyMaterial, AnyOperands, AnySuite, AnyValue, Call, Cost};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// What the offline phase leaves at one party: masks of all values and material of all steps.
-pub struct Prepared<S: Suite> {
+pub struct Prepared {
     /// Per value of the plan; `None` where they are known online only.
-    pub(crate) masks: Vec<Option<S::Masks>>,
+    pub(crate) masks: Vec<Option<AnyMasks>>,
     /// Per step of the plan; `None` where it can be made online only.
-    pub(crate) materials: Vec<Option<S::Material>>,
+    pub(crate) materials: Vec<Option<AnyMaterial>>,
     /// Per input of the plan: the input-mask key for its owner; empty for a stored input.
     pub(crate) mask_keys: Zeroizing<Vec<Vec<u8>>>,
 }
 
 /// The values that a party holds after the online phase: those that the plan outputs.
-pub struct Values<S: Suite> {
+pub struct Values {
     /// Masks and data per value of the plan, where kept.
-    pub(crate) values: Vec<Option<(S::Masks, S::Data)>>,
+    pub(crate) values: Vec<Option<AnyValue>>,
 }
 
-impl<S: Suite> Values<S> {
+impl Values {
     /// A kept value.
-    pub(crate) fn get(&self, id: ValueId) -> (&S::Masks, &S::Data) {
+    pub(crate) fn get(&self, id: ValueId) -> (&AnyMasks, &AnyData) {
         let (masks, data) = self.values[id.0 as usize].as_ref().expect("outputs are kept");
         (masks, data)
     }
@@ -36,17 +36,16 @@ impl<S: Suite> Values<S> {
 
 /// The offline phase of run `run`: all masks first, then what is made of them, wave by wave.
 /// `given` are the masks of inputs that are stored already.
-#[inline(never)] // Once for each suite, however many callers it has.
-pub fn offline<S: Suite>(
-    suite: &S,
+pub fn offline<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
+    party: &mut Party<D>,
     run: u32,
-    given: &dyn Fn(&str) -> Option<S::Masks>,
+    given: &dyn Fn(&str) -> Option<AnyMasks>,
     report: &mut Vec<StepReport>,
-) -> Result<Prepared<S>, Error> {
+) -> Result<Prepared, Error> {
     party.enter(Phase::Offline, run);
-    let mut masks: Vec<Option<S::Masks>> = plan.values.iter().map(|_| None).collect();
+    let mut masks: Vec<Option<AnyMasks>> = plan.values.iter().map(|_| None).collect();
     let mut mask_keys = Vec::new();
     for input in &plan.inputs {
         let (mask, mask_key) = match given(&input.name) {
@@ -66,14 +65,14 @@ pub fn offline<S: Suite>(
         mask_keys.push(mask_key);
     }
     for step in &plan.steps {
-        let inputs: Vec<Option<&S::Masks>> =
+        let inputs: Vec<Option<&AnyMasks>> =
             step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect();
         let types = types(plan, step);
         let call = call(plan, step, &types);
         let drawn = party.step(&step.name, |party| suite.masks(party, call, &inputs))?;
         masks[step.output.0 as usize] = drawn;
     }
-    let make = |party: &mut Party<S::Device>, index: usize| {
+    let make = |party: &mut Party<D>, index: usize| {
         let step = &plan.steps[index];
         let inputs = step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect::<Option<Vec<_>>>();
         let output = masks[step.output.0 as usize].as_ref();
@@ -102,20 +101,19 @@ pub fn offline<S: Suite>(
 /// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the
 /// lanes of a wave do not depend on each other and run in threads beside each other. Values are
 /// dropped after their last use.
-#[inline(never)] // As `offline`.
-pub fn online<S: Suite>(
-    suite: &S,
+pub fn online<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
+    party: &mut Party<D>,
     run: u32,
-    prepared: Prepared<S>,
-    inputs: Vec<S::Data>,
+    prepared: Prepared,
+    inputs: Vec<AnyData>,
     report: &mut Vec<StepReport>,
-) -> Result<Values<S>, Error> {
+) -> Result<Values, Error> {
     party.enter(Phase::Online, run);
     let Prepared { masks, materials, .. } = prepared;
-    let mut values: Vec<Slot<S>> = masks.into_iter().map(|masks| Slot { masks, data: None }).collect();
-    let mut materials: Vec<Option<S::Material>> = materials;
+    let mut values: Vec<Slot> = masks.into_iter().map(|masks| Slot { masks, data: None }).collect();
+    let mut materials: Vec<Option<AnyMaterial>> = materials;
     for (input, value) in plan.inputs.iter().zip(inputs) {
         values[input.value.0 as usize].data = Some(value);
     }
@@ -149,7 +147,7 @@ pub fn online<S: Suite>(
 /// that can run make one wave, a lane each. A lane goes on with steps that wait for nothing else,
 /// while it takes no more rounds than the longest step of the wave: a look-up and its truncation
 /// run beside a comparison.
-pub(crate) fn waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
+pub(crate) fn waves<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
     let mut order = Order::of(suite, plan);
     let mut waves = Vec::new();
     loop {
@@ -186,7 +184,7 @@ struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    fn of<S: Suite>(suite: &S, plan: &'a Plan) -> Self {
+    fn of<D: Device>(suite: &dyn AnySuite<D>, plan: &'a Plan) -> Self {
         let mut readers = vec![vec![]; plan.values.len()];
         for (index, step) in plan.steps.iter().enumerate() {
             step.inputs.iter().for_each(|i| readers[i.0 as usize].push(index));
@@ -230,7 +228,7 @@ impl<'a> Order<'a> {
 
     /// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest
     /// step.
-    fn lengthen<S: Suite>(&mut self, suite: &S, wave: &mut [Vec<usize>]) {
+    fn lengthen<D: Device>(&mut self, suite: &dyn AnySuite<D>, wave: &mut [Vec<usize>]) {
         let plan = self.plan;
         let rounds = |index: usize| {
             step_cost(suite, plan, &plan.steps[index]).map_or(u32::MAX, |cost| cost.rounds(Phase::Online))
@@ -290,7 +288,7 @@ const OFFLINE_ELEMENTS: usize = 1 << 21;
 /// The order of the offline phase, the same at all parties: masks are there, so no step waits for
 /// another, and interactive steps run beside each other in waves, in the plan's order. Steps that
 /// are not are waves of their own.
-pub(crate) fn offline_waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>> {
+pub(crate) fn offline_waves<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Vec<usize>> {
     let (mut waves, mut wave, mut elements) = (vec![], vec![], 0);
     for (index, step) in plan.steps.iter().enumerate() {
         if !step_cost(suite, plan, step).is_none_or(|c| c.transfers.iter().any(|t| t.phase == Phase::Offline))
@@ -313,9 +311,9 @@ pub(crate) fn offline_waves<S: Suite>(suite: &S, plan: &Plan) -> Vec<Vec<usize>>
 }
 
 /// A value during the online walk.
-struct Slot<S: Suite> {
-    masks: Option<S::Masks>,
-    data: Option<S::Data>,
+struct Slot {
+    masks: Option<AnyMasks>,
+    data: Option<AnyData>,
 }
 
 /// What a lane made, how long it took, and where it ended.
@@ -370,14 +368,14 @@ fn together<D: Device, I: Send, R: Send>(
 
 /// The steps of a lane one after the other, each on values of earlier waves or of the lane itself:
 /// what they made.
-fn one_lane<S: Suite>(
-    suite: &S,
+fn one_lane<D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
-    lane: Vec<(usize, Option<S::Material>)>,
-    values: &[Slot<S>],
-) -> Result<Vec<(Slot<S>, StepReport)>, Error> {
-    let mut made: Vec<(ValueId, Slot<S>)> = Vec::with_capacity(lane.len());
+    party: &mut Party<D>,
+    lane: Vec<(usize, Option<AnyMaterial>)>,
+    values: &[Slot],
+) -> Result<Vec<(Slot, StepReport)>, Error> {
+    let mut made: Vec<(ValueId, Slot)> = Vec::with_capacity(lane.len());
     let mut reports = Vec::with_capacity(lane.len());
     for (index, material) in lane {
         let (step, start) = (&plan.steps[index], Instant::now());
@@ -395,15 +393,15 @@ fn one_lane<S: Suite>(
 
 /// A step's data and masks. What could not be made offline, because an input's masks were not
 /// known, is made first.
-fn one_step<'a, S: Suite>(
-    suite: &S,
+fn one_step<'a, D: Device>(
+    suite: &dyn AnySuite<D>,
     plan: &Plan,
-    party: &mut Party<S::Device>,
+    party: &mut Party<D>,
     step: &Step,
-    material: Option<S::Material>,
-    slot: &dyn Fn(ValueId) -> &'a Slot<S>,
-) -> Result<(S::Data, Option<S::Masks>), Error> {
-    let inputs: Vec<(&S::Masks, &S::Data)> =
+    material: Option<AnyMaterial>,
+    slot: &dyn Fn(ValueId) -> &'a Slot,
+) -> Result<(AnyData, Option<AnyMasks>), Error> {
+    let inputs: Vec<(&AnyMasks, &AnyData)> =
         step.inputs.iter().map(|&i| (known(&slot(i).masks), known(&slot(i).data))).collect();
     let types = types(plan, step);
     let call = call(plan, step, &types);
@@ -411,8 +409,8 @@ fn one_step<'a, S: Suite>(
     let (material, masks) = match material {
         Some(material) => (material, drawn.clone()),
         None => {
-            let masks: Vec<&S::Masks> = inputs.iter().map(|(masks, _)| *masks).collect();
-            let all: Vec<Option<&S::Masks>> = masks.iter().copied().map(Some).collect();
+            let masks: Vec<&AnyMasks> = inputs.iter().map(|(masks, _)| *masks).collect();
+            let all: Vec<Option<&AnyMasks>> = masks.iter().copied().map(Some).collect();
             let output_masks = match drawn {
                 Some(_) => drawn.clone(),
                 None => suite.masks(party, call, &all)?,
@@ -420,7 +418,7 @@ fn one_step<'a, S: Suite>(
             (suite.offline(party, call, &masks, output_masks.as_ref())?, output_masks)
         }
     };
-    let operands = Operands { inputs: &inputs, masks: masks.as_ref() };
+    let operands = AnyOperands { inputs: &inputs, masks: masks.as_ref() };
     let (data, deferred) = suite.online(party, call, operands, material)?;
     Ok((data, deferred.or(masks)))
 }
@@ -436,13 +434,13 @@ pub(crate) fn call<'a>(plan: &'a Plan, step: &'a Step, inputs: &'a [&'a Value]) 
 }
 
 /// What a step costs; `None` if the suite does not have it.
-pub(crate) fn step_cost<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> Option<Cost> {
+pub(crate) fn step_cost<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan, step: &Step) -> Option<Cost> {
     suite.cost(call(plan, step, &types(plan, step))).ok()
 }
 
 /// Whether a step sends anything, offline included: what an input's deferred masks put off is sent
 /// online.
-fn interactive<S: Suite>(suite: &S, plan: &Plan, step: &Step) -> bool {
+fn interactive<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan, step: &Step) -> bool {
     step_cost(suite, plan, step).is_none_or(|cost| !cost.transfers.is_empty())
 }
 

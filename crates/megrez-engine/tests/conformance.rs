@@ -4,14 +4,14 @@
 
 mod cases;
 
-use crate::common::{dispatch, run_locally};
+use crate::common::run_locally;
 use cases::{Case, cases, mask};
-use megrez_engine::PlanCost;
 use megrez_engine::faults::Examine;
 use megrez_engine::local::{LocalOptions, LocalRun};
+use megrez_engine::{PlanCost, check};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Value};
-use megrez_protocols::{Cost, Suite, Unit, registry};
+use megrez_protocols::{Cost, Unit, registry};
 use megrez_session::{Phase, Sent, Tap};
 use std::collections::HashMap;
 
@@ -26,14 +26,7 @@ fn formulas(protocol: &str, plan: &Plan) -> Vec<(String, Cost)> {
 }
 
 fn costing(protocol: &str, plan: &Plan) -> PlanCost {
-    struct Costing<'a>(&'a Plan);
-    impl registry::Visitor<Cpu> for Costing<'_> {
-        type Output = PlanCost;
-        fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
-            megrez_engine::check(&suite, self.0).unwrap()
-        }
-    }
-    dispatch(protocol, plan.ring, Costing(plan)).unwrap()
+    check(&*registry::any_suite::<Cpu>(protocol, plan.ring).unwrap(), plan).unwrap()
 }
 
 fn secure() -> impl Iterator<Item = &'static str> {
@@ -47,14 +40,7 @@ fn on_shares() -> impl Iterator<Item = &'static str> {
 
 /// Why a protocol cannot run a plan, by its own word.
 fn lacks(protocol: &str, plan: &Plan) -> Option<String> {
-    struct Check<'a>(&'a Plan);
-    impl registry::Visitor<Cpu> for Check<'_> {
-        type Output = Option<String>;
-        fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> Self::Output {
-            megrez_engine::check(&suite, self.0).err().map(|e| e.to_string())
-        }
-    }
-    dispatch(protocol, plan.ring, Check(plan)).unwrap()
+    check(&*registry::any_suite::<Cpu>(protocol, plan.ring).unwrap(), plan).err().map(|e| e.to_string())
 }
 
 /// Whether a protocol runs a case; says so if it does not.
@@ -320,8 +306,8 @@ fn no_flipped_bit_of_what_parties_keep_becomes_a_number() {
         for case in cases(ring, 9) {
             for protocol in on_shares().filter(|p| runs(p, &case)) {
                 let examine = Examine { protocol, plan: &case.plan, most: 64, device: Cpu::default() };
-                let faults = registry::dispatch(protocol, ring, examine)
-                    .expect("registered")
+                let faults = examine
+                    .run(&*registry::suite(protocol, ring).expect("registered"))
                     .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name));
                 for (what, tried) in
                     [("material", faults.material), ("inputs", faults.inputs), ("outputs", faults.outputs)]

@@ -8,7 +8,7 @@ use megrez_engine::local::LocalOptions;
 use megrez_engine::{Options, serve};
 use megrez_kernels::Cpu;
 use megrez_plan::{FloatOp, FloatPlan, Input, KEPT, Op, Plan};
-use megrez_protocols::Suite;
+use megrez_protocols::AnySuite;
 use megrez_protocols::{aby3::Aby3, alkaid::Alkaid, bicoptor::Bicoptor, meteor::Meteor, mizar::Mizar};
 use megrez_session::{Error, Party};
 use std::cell::Cell;
@@ -51,11 +51,7 @@ type Said = (Vec<usize>, usize);
 
 /// What is said in each run, and how many values each party still holds at the end. The owner gives
 /// up before it shares anything in run `until`.
-fn transcript<S: Suite<Word = u32, Device = Cpu>>(
-    suite: &S,
-    lasting: &[String],
-    until: u32,
-) -> (Vec<[Said; 3]>, [usize; 3]) {
+fn transcript(suite: &dyn AnySuite<Cpu>, lasting: &[String], until: u32) -> (Vec<[Said; 3]>, [usize; 3]) {
     let plan = product();
     let options = Options { runs: RUNS, lasting, streamed: false };
     let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
@@ -70,9 +66,16 @@ fn transcript<S: Suite<Word = u32, Device = Cpu>>(
             let mut refs: Vec<&mut dyn PartyPort> =
                 ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
             let shared = |input: &Input| options.shares(run, input);
-            provide(suite, &plan, &shared, &|input| Ok(words(run, input)), &mut refs).unwrap();
+            provide(
+                suite,
+                &plan,
+                &shared,
+                &|input| Ok(words(run, input).into_iter().map(u64::from).collect()),
+                &mut refs,
+            )
+            .unwrap();
             let outputs = collect(suite, &plan, "owner", &mut refs).unwrap();
-            assert_eq!(outputs, [expected(run)]);
+            assert_eq!(outputs, [expected(run).into_iter().map(u64::from).collect::<Vec<_>>()]);
             seen.push([0, 1, 2].map(|j: usize| {
                 let seen = std::mem::take(&mut ports[j].seen);
                 (seen.data.iter().map(|share| share.as_bytes().len()).collect(), seen.mask_keys.len())
@@ -83,7 +86,7 @@ fn transcript<S: Suite<Word = u32, Device = Cpu>>(
     (seen, held.map(Result::unwrap))
 }
 
-fn holds<S: Suite<Word = u32, Device = Cpu>>(suite: &S) {
+fn holds(suite: &dyn AnySuite<Cpu>) {
     let lasting = ["w".to_owned()];
     let (again, _) = transcript(suite, &[], RUNS);
     let (once, held) = transcript(suite, &lasting, RUNS);

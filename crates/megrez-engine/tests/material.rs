@@ -66,7 +66,7 @@ fn inputs(n: usize) -> HashMap<String, Vec<u32>> {
 }
 
 /// The material of all three parties.
-fn offline(plan: &Plan) -> [Prepared<Suite>; 3] {
+fn offline(plan: &Plan) -> [Prepared; 3] {
     let parts = [0; 3].map(|_| {
         let part: Part<'_, _> = Box::new(|party, _| prepare(&Suite::default(), plan, party));
         part
@@ -75,7 +75,7 @@ fn offline(plan: &Plan) -> [Prepared<Suite>; 3] {
 }
 
 /// A run of the plan on this material, in a session of its own.
-fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared<Suite>; 3]) -> Vec<Vec<u32>> {
+fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared; 3]) -> Vec<Vec<u32>> {
     let parts = material.map(|prepared| {
         let part: Part<'_, _> = Box::new(|party, ends| {
             serve(
@@ -96,12 +96,12 @@ fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared<S
     outputs.unwrap()
 }
 
-fn encode(plan: &Plan, party: usize, prepared: &Prepared<Suite>) -> Vec<u8> {
-    store::encode(&Cpu::default(), &binding(plan, party), &PREPARATION, prepared).unwrap()
+fn encode(plan: &Plan, party: usize, prepared: &Prepared) -> Vec<u8> {
+    store::encode(&Suite::default(), &Cpu::default(), &binding(plan, party), &PREPARATION, prepared).unwrap()
 }
 
-fn decode(plan: &Plan, party: usize, bytes: &[u8]) -> Result<Prepared<Suite>, String> {
-    store::decode(&Cpu::default(), &binding(plan, party), &PREPARATION, bytes)
+fn decode(plan: &Plan, party: usize, bytes: &[u8]) -> Result<Prepared, String> {
+    store::decode(&Suite::default(), &Cpu::default(), &binding(plan, party), &PREPARATION, bytes)
 }
 
 /// A folder of this test's own, removed at the end.
@@ -159,12 +159,12 @@ fn material_that_was_stored_computes_what_fresh_material_computes() {
 #[test]
 fn material_is_claimed_once() {
     let folder = Folder::new("claim");
-    let (device, plan) = (Cpu::default(), plan(3));
+    let (suite, device, plan) = (Suite::default(), Cpu::default(), plan(3));
     let material = offline(&plan);
     let binding = |party| binding(&plan, party);
-    let claim = |party| store::claim::<Suite>(&folder.0, &device, &binding(party), &PREPARATION);
-    let keep = || store::keep(&folder.0, &device, &binding(1), &PREPARATION, &material[1]);
-    let why = |r: Result<Prepared<Suite>, Error>| r.err().expect("refused").to_string();
+    let claim = |party| store::claim(&folder.0, &suite, &device, &binding(party), &PREPARATION);
+    let keep = || store::keep(&folder.0, &suite, &device, &binding(1), &PREPARATION, &material[1]);
+    let why = |r: Result<Prepared, Error>| r.err().expect("refused").to_string();
     assert!(why(claim(1)).contains("it was never made, or is used up"));
     let error = store::peek(&folder.0, &binding(1)).unwrap_err().to_string();
     assert!(error.contains("it was never made, or is used up"), "{error}");
@@ -218,7 +218,7 @@ fn material_of_something_else_is_refused() {
         (Binding { upload: None, ..own }, "another upload"),
     ];
     for (other, why) in others {
-        let decoded = store::decode::<Suite>(&Cpu::default(), &other, &PREPARATION, &bytes);
+        let decoded = store::decode(&Suite::default(), &Cpu::default(), &other, &PREPARATION, &bytes);
         let error = decoded.err().expect("refused");
         assert!(error.contains(why), "{error}");
         // The header alone says so.
@@ -226,7 +226,7 @@ fn material_of_something_else_is_refused() {
         let error = store::peek(&folder.0, &other).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    let decoded = store::decode::<Suite>(&Cpu::default(), &own, &[0; 16], &bytes);
+    let decoded = store::decode(&Suite::default(), &Cpu::default(), &own, &[0; 16], &bytes);
     assert!(decoded.err().expect("refused").contains("another preparation"));
     assert!(decode(&small, 1, &bytes).is_ok());
 }
@@ -368,8 +368,13 @@ fn material_with_several_faults_at_once_is_never_accepted() {
         if case % 50 == 0 {
             std::fs::write(&path, &bytes).unwrap();
             let _ = store::peek(&folder.0, &binding(&plan, party));
-            let claimed =
-                store::claim::<Suite>(&folder.0, &Cpu::default(), &binding(&plan, party), &PREPARATION);
+            let claimed = store::claim(
+                &folder.0,
+                &Suite::default(),
+                &Cpu::default(),
+                &binding(&plan, party),
+                &PREPARATION,
+            );
             assert!(claimed.is_err() && !path.exists(), "case {case}");
         }
     }

@@ -5,7 +5,7 @@ use megrez_engine::check;
 use megrez_engine::local::LocalOptions;
 use megrez_kernels::Cpu;
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
-use megrez_protocols::{Suite, registry};
+use megrez_protocols::registry;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::process::Command;
@@ -52,15 +52,6 @@ fn layers(count: usize) -> Plan {
     plan
 }
 
-struct Planned<'a>(&'a Plan);
-
-impl registry::Visitor<Cpu> for Planned<'_> {
-    type Output = u64;
-    fn visit<S: Suite<Device = Cpu>>(self, suite: S) -> u64 {
-        check(&suite, self.0).unwrap().memory.iter().sum()
-    }
-}
-
 /// Alone in its process: see [`what_is_planned_is_what_the_allocator_counts`].
 #[test]
 #[ignore = "counts what the whole process allocates"]
@@ -70,7 +61,8 @@ fn alone() {
         ["mizar", "aby3", "alkaid", "meteor"].into_iter().flat_map(|p| [(p, 2), (p, 8)])
     {
         let plan = layers(layers_of);
-        let planned = registry::dispatch::<Cpu, _>(protocol, 64, Planned(&plan)).unwrap();
+        let planned =
+            check(&*registry::suite::<Cpu>(protocol, 64).unwrap(), &plan).unwrap().memory.iter().sum::<u64>();
         let words: Vec<u64> = (0..1 << 16).collect();
         let inputs = HashMap::from(["x", "y"].map(|name| (name.to_owned(), words.clone())));
         let before = HELD.load(Relaxed);

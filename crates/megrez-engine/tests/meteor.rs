@@ -180,8 +180,9 @@ fn stored_material_computes_what_fresh_material_computes() {
         upload: None,
         plan: &plan,
     };
-    let bytes = [0, 1, 2].map(|i| store::encode(&device, &binding(i), &[4; 16], &material[i]).unwrap());
-    let again = [0, 1, 2].map(|i| store::decode(&device, &binding(i), &[4; 16], &bytes[i]).unwrap());
+    let bytes =
+        [0, 1, 2].map(|i| store::encode(&suite, &device, &binding(i), &[4; 16], &material[i]).unwrap());
+    let again = [0, 1, 2].map(|i| store::decode(&suite, &device, &binding(i), &[4; 16], &bytes[i]).unwrap());
     let mut rng = Rng(8);
     let mut draw = || (0..n).map(|_| (rng.below(1 << 10) as i64 - (1 << 9)) as u32).collect();
     let inputs = HashMap::from([("x".to_string(), draw()), ("y".to_string(), draw())]);
@@ -221,7 +222,7 @@ fn execute(op: Op, secrets: &[u8]) -> Transcript {
     let z = plan.step("op", op, &ids).unwrap();
     plan.output("z", "owner", z);
     let inputs = names.iter().zip(secrets).map(|(n, &x)| (n.to_string(), vec![x; N])).collect();
-    transcript_under(&Meteor::default(), &plan, &inputs)
+    transcript_under(&Meteor::<u8, Cpu>::default(), &plan, &inputs)
 }
 
 /// What party `i` holds and what goes through its hands: masked inputs and their masks' components,

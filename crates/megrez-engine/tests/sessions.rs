@@ -6,6 +6,7 @@ use megrez_engine::{Arrivals, Clients, Options, agree, common_name, serve};
 use megrez_kernels::Cpu;
 use megrez_net::Payload;
 use megrez_plan::{Input, Op, Output, Plan, Relu, ReluForm, SignBit};
+use megrez_protocols::AnySuite;
 use megrez_protocols::mizar::Mizar;
 use megrez_session::{Error, Party, Phase, Statement, Transcript};
 use std::collections::HashMap;
@@ -128,11 +129,7 @@ fn an_owner_who_sends_too_little_ends_the_session_everywhere() {
 }
 
 /// Gives every party the message that the suite makes for it, changed at `party` from byte `at` on.
-fn deviates<S: megrez_protocols::Suite<Device = Cpu, Word = u32>>(
-    suite: &S,
-    party: usize,
-    at: usize,
-) -> Result<(), String> {
+fn deviates(suite: &dyn AnySuite<Cpu>, party: usize, at: usize) -> Result<(), String> {
     let mut plan = Plan::new(32);
     let x = plan.input("x", "eve", [4].into(), 0);
     plan.output("x", "eve", x);

@@ -7,7 +7,7 @@ use megrez_engine::{Options, PartyReport, Stored, Turn, run_again, serve};
 use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile};
 use megrez_plan::{Input, KEPT, Op, Plan, SignBit};
-use megrez_protocols::Suite;
+use megrez_protocols::{AnyMasks, AnySuite};
 use megrez_protocols::{aby3::Aby3, alkaid::Alkaid, meteor::Meteor, mizar::Mizar};
 use megrez_session::{Error, Party, Phase, Reading};
 use std::time::Duration;
@@ -66,17 +66,21 @@ fn expected(learns: bool) -> Vec<Vec<u32>> {
     (0..RUNS).map(one).collect()
 }
 
+fn wide(words: Vec<u32>) -> Vec<u64> {
+    words.into_iter().map(u64::from).collect()
+}
+
 /// Runs of one plan whose weights last, or runs of a plan that keeps what it makes of them, one
 /// [`Turn`] after the other as jobs do: what is revealed, and the reports of all parties.
-fn outcome<S: Suite<Word = u32, Device = Cpu>>(
-    suite: &S,
+fn outcome(
+    suite: &dyn AnySuite<Cpu>,
     [learns, streamed, deals]: [bool; 3],
 ) -> (Vec<Vec<u32>>, [Vec<PartyReport>; 3]) {
     let (first, lasting) = (start(), ["w".to_owned()]);
     let plan = step(if learns { KEPT } else { "owner" });
     let options = Options { runs: RUNS, lasting: &lasting, streamed };
     let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
-        let mut stored = Stored::<S>::new();
+        let mut stored = Stored::new();
         if !learns {
             return serve(suite, &plan, party, &mut stored, None, ends, options);
         }
@@ -87,7 +91,7 @@ fn outcome<S: Suite<Word = u32, Device = Cpu>>(
             let next = (streamed && run < RUNS).then_some((
                 &plan,
                 run + 1,
-                &none as &dyn Fn(&Input) -> Option<S::Masks>,
+                &none as &dyn Fn(&Input) -> Option<AnyMasks>,
             ));
             let (report, next) =
                 run_again(suite, Turn { plan: &plan, run, made }, party, &mut stored, ends, next)?;
@@ -102,22 +106,23 @@ fn outcome<S: Suite<Word = u32, Device = Cpu>>(
             let mut refs: Vec<&mut dyn PartyPort> =
                 ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
             if learns {
-                provide(suite, &first, &|_| true, &|input| Ok(words(0, input)), &mut refs).unwrap();
+                provide(suite, &first, &|_| true, &|input| Ok(wide(words(0, input))), &mut refs).unwrap();
             }
             let one = |run: u32| {
                 let shares = |input: &Input| match learns {
                     true => input.owner != KEPT,
                     false => options.shares(run, input),
                 };
-                provide(suite, &plan, &shares, &|input| Ok(words(run, input)), &mut refs).unwrap();
-                collect(suite, &plan, "owner", &mut refs).unwrap().remove(0)
+                provide(suite, &plan, &shares, &|input| Ok(wide(words(run, input))), &mut refs).unwrap();
+                let product = collect(suite, &plan, "owner", &mut refs).unwrap().remove(0);
+                product.into_iter().map(|word| word as u32).collect()
             };
             (0..RUNS).map(one).collect()
         });
     (revealed, reports.map(Result::unwrap))
 }
 
-fn holds<S: Suite<Word = u32, Device = Cpu>>(name: &str, suite: &S, deals: bool) {
+fn holds(name: &str, suite: &dyn AnySuite<Cpu>, deals: bool) {
     for learns in [false, true] {
         let (revealed, then) = outcome(suite, [learns, false, deals]);
         assert_eq!(revealed, expected(learns), "{}: one after the other", name);

@@ -8,7 +8,7 @@ use crate::common::session::{Opened, Transcript, transcript, transcript_under, u
 use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
 use megrez_kernels::{Cpu, ListSpec};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
-use megrez_protocols::Suite;
+use megrez_protocols::AnySuite;
 use megrez_protocols::mizar::Mizar;
 use megrez_session::Phase::{Offline, Online};
 use std::collections::HashMap;
@@ -18,15 +18,10 @@ pub const N: usize = 1 << 15;
 
 /// A plan of one step on `N` copies of each secret.
 pub fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
-    execute_under(&Mizar::default(), op, frac, secrets)
+    execute_under(&Mizar::<u8, Cpu>::default(), op, frac, secrets)
 }
 
-fn execute_under<S: Suite<Word = u8, Device = Cpu>>(
-    suite: &S,
-    op: Op,
-    frac: u32,
-    secrets: &[u8],
-) -> Transcript {
+fn execute_under(suite: &dyn AnySuite<Cpu>, op: Op, frac: u32, secrets: &[u8]) -> Transcript {
     let mut plan = Plan::new(8);
     let names = ["x", "y"];
     let ids: Vec<_> =

@@ -9,7 +9,7 @@ use megrez_graph::{
 };
 use megrez_kernels::Reference;
 use megrez_plan::{Fewest, ReluForm};
-use megrez_protocols::{Suite, registry};
+use megrez_protocols::registry;
 use megrez_session::Phase;
 
 /// As `megrez bench model` compiles them.
@@ -27,14 +27,8 @@ fn compiled(model: &str, protocol: &str, activations: Activations) -> Compiled {
 }
 
 fn cost(protocol: &str, compiled: &Compiled) -> PlanCost {
-    struct Costs<'a>(&'a megrez_plan::Plan);
-    impl registry::Visitor<Reference> for Costs<'_> {
-        type Output = PlanCost;
-        fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
-            megrez_engine::check(&suite, self.0).unwrap()
-        }
-    }
-    registry::dispatch(protocol, compiled.plan.ring, Costs(&compiled.plan)).unwrap()
+    let suite = registry::suite::<Reference>(protocol, compiled.plan.ring).unwrap();
+    megrez_engine::check(&*suite, &compiled.plan).unwrap()
 }
 
 fn rounds(cost: &PlanCost) -> u32 {

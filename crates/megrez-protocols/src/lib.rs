@@ -21,6 +21,7 @@ pub mod aby3;
 pub mod aegis;
 pub mod alkaid;
 pub mod alkaid_masked;
+mod any;
 pub mod bicoptor;
 pub mod clear;
 pub mod concurrent;
@@ -38,6 +39,7 @@ mod steps;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use any::{AnyData, AnyMasks, AnyMaterial, AnyOperands, AnySuite, AnyValue};
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use encode::{Encode, EncodeError};
 pub use sharing::{mrss, mss, rss};

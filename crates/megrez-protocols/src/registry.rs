@@ -3,7 +3,7 @@
 
 pub use crate::protocol::{Numbers, Protocol, Security};
 
-use crate::Suite;
+use crate::AnySuite;
 use megrez_kernels::Device;
 use megrez_ring::Word;
 /// Floating point between two parties: `megrez-twoparty`, which computes float plans and no others.
@@ -43,9 +43,9 @@ macro_rules! suites {
         /// The protocols on rings of words.
         pub const PROTOCOLS: &[Protocol] = &[$(crate::$module::PROTOCOL),+];
 
-        fn on_ring<W: Word, D: Device, V: Visitor<D>>(name: &str, visitor: V) -> Option<V::Output> {
+        fn on_ring<W: Word, D: Device>(name: &str) -> Option<Box<dyn AnySuite<D>>> {
             $(if name == crate::$module::PROTOCOL.name {
-                return Some(visitor.visit($suite));
+                return Some(Box::new($suite));
             })+
             None
         }
@@ -80,31 +80,23 @@ pub fn find_any(name: &str) -> Option<&'static Protocol> {
     all().find(|p| p.name == name)
 }
 
-/// Something to do with a suite whose type is chosen at run time.
-pub trait Visitor<D: Device> {
-    /// What comes out.
-    type Output;
-    /// Runs with the chosen suite.
-    fn visit<S: Suite<Device = D>>(self, suite: S) -> Self::Output;
-}
-
-/// Runs a visitor with the protocol `name` on a ring of `ring` bits; `None` if there is none such.
-pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
+/// The suite of the protocol `name` on a ring of `ring` bits; `None` if there is none such.
+pub fn suite<D: Device>(name: &str, ring: u32) -> Option<Box<dyn AnySuite<D>>> {
     match ring {
-        32 => on_ring::<u32, D, V>(name, visitor),
-        64 => on_ring::<u64, D, V>(name, visitor),
+        32 => on_ring::<u32, D>(name),
+        64 => on_ring::<u64, D>(name),
         _ => None,
     }
 }
 
-/// As [`dispatch`], for the rings of 8 and 16 bits on which tests try all values. A function of its
+/// As [`suite`], also on the rings of 8 and 16 bits on which tests try all values. A function of its
 /// own, since whoever calls it compiles every protocol for them.
 #[cfg(feature = "testing")]
-pub fn dispatch_small<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
+pub fn any_suite<D: Device>(name: &str, ring: u32) -> Option<Box<dyn AnySuite<D>>> {
     match ring {
-        8 => on_ring::<u8, D, V>(name, visitor),
-        16 => on_ring::<u16, D, V>(name, visitor),
-        _ => None,
+        8 => on_ring::<u8, D>(name),
+        16 => on_ring::<u16, D>(name),
+        _ => suite(name, ring),
     }
 }
 
@@ -126,45 +118,38 @@ mod tests {
     }
 
     /// What a suite says of itself, by what it has formulas for.
-    struct Capabilities;
-
-    impl Visitor<Reference> for Capabilities {
-        type Output = (usize, [bool; 3], [bool; 2], usize, bool);
-
-        fn visit<S: Suite<Device = Reference>>(self, suite: S) -> Self::Output {
-            let value = |kind| Value { shape: [1].into(), kind };
-            let (ring, sum, bit) =
-                (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
-            let has = |op: Op, inputs: &[&Value], output: &Value| {
-                suite.cost(Call { op: &op, inputs, output }).is_ok()
-            };
-            let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
-            let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
-            let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
-            let fine = value(Kind::Ring { frac: 1 });
-            let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
-            let table =
-                megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
-            let looked_up = Op::Lookup(table);
-            let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
-            let lookup = [looked_up, offloaded].map(|op| has(op, &[&ring], &ring));
-            let two = Value { shape: [2].into(), kind: Kind::Ring { frac: 0 } };
-            let winner = Op::Winner(Winner { cut: 0, bits: 2, gives: Gives::OneHot });
-            let offloaded = Op::Offloaded(Box::new(winner.clone()));
-            assert_eq!([winner, offloaded].map(|op| has(op, &[&two], &two)), lookup, "as tables are");
-            let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
-            let truncate = Op::Truncate { bits: 1 };
-            let own: [(Op, &[&Value], &Value); 3] = [
-                (Op::Mul, &[&ring; 2], &ring),
-                (Op::NonNegative(SignBit::FULL), &[&ring], &bit),
-                (truncate, &[&ring], &ring),
-            ];
-            let offline = own.iter().any(|(op, inputs, output)| {
-                let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
-                cost.transfers.iter().any(|t| t.phase == Phase::Offline)
-            });
-            (S::PARTIES, [maximum, sums, selects], lookup, factors, offline)
-        }
+    fn capabilities(suite: &dyn AnySuite<Reference>) -> (usize, [bool; 3], [bool; 2], usize, bool) {
+        let value = |kind| Value { shape: [1].into(), kind };
+        let (ring, sum, bit) =
+            (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
+        let has =
+            |op: Op, inputs: &[&Value], output: &Value| suite.cost(Call { op: &op, inputs, output }).is_ok();
+        let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
+        let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
+        let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
+        let fine = value(Kind::Ring { frac: 1 });
+        let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
+        let table =
+            megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
+        let looked_up = Op::Lookup(table);
+        let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
+        let lookup = [looked_up, offloaded].map(|op| has(op, &[&ring], &ring));
+        let two = Value { shape: [2].into(), kind: Kind::Ring { frac: 0 } };
+        let winner = Op::Winner(Winner { cut: 0, bits: 2, gives: Gives::OneHot });
+        let offloaded = Op::Offloaded(Box::new(winner.clone()));
+        assert_eq!([winner, offloaded].map(|op| has(op, &[&two], &two)), lookup, "as tables are");
+        let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
+        let truncate = Op::Truncate { bits: 1 };
+        let own: [(Op, &[&Value], &Value); 3] = [
+            (Op::Mul, &[&ring; 2], &ring),
+            (Op::NonNegative(SignBit::FULL), &[&ring], &bit),
+            (truncate, &[&ring], &ring),
+        ];
+        let offline = own.iter().any(|(op, inputs, output)| {
+            let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
+            cost.transfers.iter().any(|t| t.phase == Phase::Offline)
+        });
+        (suite.parties(), [maximum, sums, selects], lookup, factors, offline)
     }
 
     #[test]
@@ -173,7 +158,7 @@ mod tests {
             assert_eq!(p.insecure, p.level == Security::None, "{}", p.name);
             for &ring in p.rings {
                 let (parties, forms, lookup, factors, offline) =
-                    dispatch::<Reference, _>(p.name, ring, Capabilities).expect("registered on this ring");
+                    capabilities(&*suite(p.name, ring).expect("registered on this ring"));
                 assert_eq!((parties, offline), (p.parties, p.offline), "{}", p.name);
                 // The plaintext oracle has everything; what it is asked for is what its plans are
                 // to look like.

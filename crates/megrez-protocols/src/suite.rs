@@ -69,9 +69,9 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// Where local work runs.
     type Device: Device;
     /// What one party knows of a value before the inputs exist.
-    type Masks: Clone + Send + Sync + Encode<Self::Device>;
+    type Masks: Clone + Send + Sync + Encode<Self::Device> + 'static;
     /// What one party learns of a value online.
-    type Data: Clone + Send + Sync + Encode<Self::Device>;
+    type Data: Clone + Send + Sync + Encode<Self::Device> + 'static;
 
     /// How many parties take part.
     const PARTIES: usize;
@@ -156,7 +156,7 @@ pub struct Verified(());
 /// A protocol: a sharing, and the primitives on it.
 pub trait Suite: Sharing {
     /// The correlated randomness of one step at one party; used once.
-    type Material: Send + Encode<Self::Device>;
+    type Material: Send + Encode<Self::Device> + 'static;
 
     /// The exact cost of a primitive, or why the suite does not have it.
     fn cost(&self, call: Call<'_>) -> Result<Cost, Unsupported>;

@@ -5,7 +5,7 @@ use crate::client::{Cluster, Inputs, Outcome, RunOptions};
 use crate::embedded::{self, Parties};
 use crate::launch::Program;
 use crate::party::capacity::machine_mib;
-use crate::protocols::{dispatch, find, no_ring};
+use crate::protocols::{find, suite};
 use crate::wire::Source;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::{AnyDevice, DeviceChoice};
@@ -140,7 +140,7 @@ fn in_threads(
 ) -> Result<Outcome> {
     let (protocol, options) = (&options.protocol, &local(options, clock));
     let session = LocalSession { devices, plan, inputs, progress, options };
-    let run = dispatch(protocol, plan.ring, session).ok_or_else(|| no_ring(protocol, plan.ring))??;
+    let run = session.run(&*suite(protocol, plan.ring)?)?;
     Ok(Outcome { outputs: run.outputs, reports: run.reports })
 }
 

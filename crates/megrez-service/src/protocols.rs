@@ -6,18 +6,23 @@ use megrez_engine::faults::{Examine, Faults};
 use megrez_engine::local::LocalError;
 use megrez_engine::{PlanCost, check};
 use megrez_plan::Plan;
-use megrez_protocols::Suite;
+use megrez_protocols::AnySuite;
 use megrez_protocols::registry::{self, Numbers};
 pub use megrez_protocols::registry::{FLOAT_PROTOCOLS, MIZAR_FLOAT, Protocol, SECFLOAT, all};
 
-/// Runs a visitor with a protocol of the registry. Unit tests of this crate run no session, and so
-/// compile none: that was a tenth of what `cargo test` compiles.
+/// A protocol on a ring, on whatever device.
+pub(crate) type Suite = dyn AnySuite<AnyDevice>;
+
+/// The suite of this protocol for a plan on this ring. Unit tests of this crate run no session, and
+/// so compile none: that was a tenth of what `cargo test` compiles.
 #[cfg(not(test))]
-pub(crate) use registry::dispatch;
+pub(crate) fn suite(name: &str, ring: u32) -> Result<Box<Suite>> {
+    registry::suite(name, ring).ok_or_else(|| no_ring(name, ring))
+}
 
 #[cfg(test)]
-pub(crate) fn dispatch<V: registry::Visitor<AnyDevice>>(_: &str, _: u32, _: V) -> Option<V::Output> {
-    None
+pub(crate) fn suite(name: &str, ring: u32) -> Result<Box<Suite>> {
+    Err(no_ring(name, ring))
 }
 
 /// The protocol of this name.
@@ -61,26 +66,17 @@ pub(crate) fn no_ring(name: &str, ring: u32) -> Error {
 
 /// The exact cost of a plan, or all steps that the protocol lacks.
 pub fn cost(protocol: &str, plan: &Plan) -> Result<PlanCost> {
-    struct Costs<'a>(&'a Plan);
-    impl registry::Visitor<AnyDevice> for Costs<'_> {
-        type Output = Result<PlanCost>;
-        fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-            check(&suite, self.0).map_err(|e| Error::of(ErrorKind::Unsupported, e))
-        }
-    }
-    dispatch(protocol, plan.ring, Costs(plan)).ok_or_else(|| no_ring(protocol, plan.ring))?
+    check(&*suite(protocol, plan.ring)?, plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))
 }
 
 /// How many flipped bits a party notices of what it keeps between sessions, of `flips` of each
-/// thing: [`Examine`]. It is here because what runs every protocol is compiled in this
-/// crate alone: a second copy would be a sixth of the command.
+/// thing: [`Examine`].
 ///
 /// # Errors
 /// If the protocol cannot run the plan.
 pub fn faults(protocol: &str, plan: &Plan, flips: usize) -> Result<Faults> {
     let examine = Examine { protocol, plan, most: flips, device: AnyDevice::default() };
-    let found = dispatch(protocol, plan.ring, examine).ok_or_else(|| no_ring(protocol, plan.ring))?;
-    found.map_err(|e| {
+    examine.run(&*suite(protocol, plan.ring)?).map_err(|e| {
         let kind = match &e {
             LocalError::Unknown(..) | LocalError::Unsupported(_) => ErrorKind::Unsupported,
             LocalError::Session(_) => ErrorKind::Internal,

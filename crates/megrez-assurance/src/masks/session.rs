@@ -9,8 +9,7 @@ use megrez_engine::{Clients, Options, Stored, check, serve};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_prg::Key;
-use megrez_protocols::{Suite, registry};
-use megrez_ring::Word;
+use megrez_protocols::AnySuite;
 use megrez_session::{Error, Name, Party, Phase};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -50,67 +49,60 @@ pub(super) fn walk(
     let ring = last.0.ring;
     let of_world: Vec<&Plan> = plans.iter().map(|(plan, _)| *plan).collect();
     let world = Arc::new(World::new(&of_world, mutation));
-    let visitor = Walk { plans, world: &world };
-    dispatch(protocol, ring, visitor).ok_or_else(|| WalkError::Unknown(protocol.into(), ring))??;
+    let suite = suite(protocol, ring).ok_or_else(|| WalkError::Unknown(protocol.into(), ring))?;
+    walk_under(&*suite, &plans, &world)?;
     Ok(world)
 }
 
 #[cfg(not(test))]
-use registry::dispatch;
+use megrez_protocols::registry::suite;
 
 /// Unit tests walk no plan: every protocol on symbols once more would be most of what they compile.
 #[cfg(test)]
-fn dispatch<V: registry::Visitor<Symbolic>>(_: &str, _: u32, _: V) -> Option<V::Output> {
+fn suite(_: &str, _: u32) -> Option<Box<Suite>> {
     None
 }
 
-struct Walk<'a> {
-    plans: Vec<(&'a Plan, Options<'a>)>,
-    world: &'a Arc<World>,
-}
+/// A protocol on symbols.
+type Suite = dyn AnySuite<Symbolic>;
 
-impl registry::Visitor<Symbolic> for Walk<'_> {
-    type Output = Result<(), WalkError>;
-
-    fn visit<S: Suite<Device = Symbolic>>(self, suite: S) -> Self::Output {
-        let plans = self.plans;
-        plans.iter().try_for_each(|(plan, _)| check(&suite, plan).map(drop))?;
-        let owners = Owners::default();
-        // Every plan is a session of its own, with its own keys, as it is to the service.
-        let mut networks: Vec<Vec<Network>> = (0..S::PARTIES).map(|_| vec![]).collect();
-        for _ in &plans {
-            let session =
-                Network::in_memory(S::PARTIES, &NetProfile::loopback(), ClockKind::Virtual, TIMEOUT);
-            networks.iter_mut().zip(session).for_each(|(of, network)| of.push(network));
-        }
-        let walked: Vec<Result<(), Error>> = std::thread::scope(|scope| {
-            let parts: Vec<_> = networks
-                .into_iter()
-                .map(|networks| {
-                    let (suite, plans, owners, world) = (&suite, &plans, &owners, self.world);
-                    scope.spawn(move || {
-                        one_party(suite, plans, owners, world, &networks).inspect_err(|e| {
-                            owners.fail();
-                            let reason = e.to_string();
-                            networks.iter().for_each(|network| drop(network.fail(&reason)));
-                        })
+fn walk_under(suite: &Suite, plans: &[(&Plan, Options<'_>)], world: &Arc<World>) -> Result<(), WalkError> {
+    plans.iter().try_for_each(|(plan, _)| check(suite, plan).map(drop))?;
+    let owners = Owners::default();
+    // Every plan is a session of its own, with its own keys, as it is to the service.
+    let mut networks: Vec<Vec<Network>> = (0..suite.parties()).map(|_| vec![]).collect();
+    for _ in plans {
+        let session =
+            Network::in_memory(suite.parties(), &NetProfile::loopback(), ClockKind::Virtual, TIMEOUT);
+        networks.iter_mut().zip(session).for_each(|(of, network)| of.push(network));
+    }
+    let walked: Vec<Result<(), Error>> = std::thread::scope(|scope| {
+        let parts: Vec<_> = networks
+            .into_iter()
+            .map(|networks| {
+                let owners = &owners;
+                scope.spawn(move || {
+                    one_party(suite, plans, owners, world, &networks).inspect_err(|e| {
+                        owners.fail();
+                        let reason = e.to_string();
+                        networks.iter().for_each(|network| drop(network.fail(&reason)));
                     })
                 })
-                .collect();
-            parts.into_iter().map(|part| part.join().expect("a party does not panic")).collect()
-        });
-        Ok(walked.into_iter().collect::<Result<(), Error>>()?)
-    }
+            })
+            .collect();
+        parts.into_iter().map(|part| part.join().expect("a party does not panic")).collect()
+    });
+    Ok(walked.into_iter().collect::<Result<(), Error>>()?)
 }
 
-fn one_party<S: Suite<Device = Symbolic>>(
-    suite: &S,
+fn one_party(
+    suite: &Suite,
     plans: &[(&Plan, Options<'_>)],
     owners: &Owners,
     world: &Arc<World>,
     networks: &[Network],
 ) -> Result<(), Error> {
-    let mut stored = Stored::<S>::new();
+    let mut stored = Stored::new();
     for (number, ((plan, options), network)) in plans.iter().zip(networks).enumerate() {
         let device = Symbolic::new(network.me(), world.clone());
         let mut party = Party::start(network.clone(), device.clone())?;
@@ -166,8 +158,8 @@ impl Owners {
 type Occasion = (usize, String, u32);
 
 /// A party's way to the clients, who stand on both sides.
-struct Both<'a, S: Suite<Device = Symbolic>> {
-    suite: &'a S,
+struct Both<'a> {
+    suite: &'a Suite,
     plan: &'a Plan,
     number: usize,
     device: &'a Symbolic,
@@ -176,7 +168,7 @@ struct Both<'a, S: Suite<Device = Symbolic>> {
     counts: HashMap<(&'static str, String), u32>,
 }
 
-impl<S: Suite<Device = Symbolic>> Both<'_, S> {
+impl Both<'_> {
     /// How often this was called before for the same.
     fn count(&mut self, what: &'static str, name: &str) -> u32 {
         let count = self.counts.entry((what, name.to_owned())).or_default();
@@ -187,10 +179,10 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
     /// What the owner of an input sends, once it has all input-mask keys.
     fn shares(&self, input: &Input, mask_keys: &[Vec<u8>]) -> Result<(Vec<Payload>, Vec<Rows>), Error> {
         let n = self.plan.value(input.value).shape.elements();
-        let payloads = self.suite.share(mask_keys, &vec![S::Word::ZERO; n])?;
+        let payloads = self.suite.share(mask_keys, &vec![0; n])?;
         // The keys that mask it: the input-mask keys', or those that the owner draws and sends
         // ahead of the words.
-        let words = n * size_of::<S::Word>();
+        let words = n * self.suite.ring() as usize / 8;
         let mut keys: Vec<Key> = vec![];
         let mut add = |bytes: &[u8]| {
             for key in bytes.chunks_exact(32) {
@@ -225,7 +217,7 @@ impl<S: Suite<Device = Symbolic>> Both<'_, S> {
     }
 }
 
-impl<S: Suite<Device = Symbolic>> Clients for Both<'_, S> {
+impl Clients for Both<'_> {
     fn mask_key(&mut self, input: &Input, mask_key: Vec<u8>) -> Result<(), Error> {
         let occasion = (self.number, input.name.clone(), self.count("mask key", &input.name));
         let mut state = self.owners.state.lock().unwrap_or_else(PoisonError::into_inner);

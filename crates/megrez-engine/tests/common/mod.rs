@@ -6,36 +6,7 @@ pub mod list;
 pub mod session;
 pub mod stats;
 
-use megrez_engine::local::{self, LocalError, LocalOptions, LocalRun, LocalSession};
-use megrez_kernels::{Cpu, Device};
-use megrez_plan::Plan;
-use megrez_protocols::registry::{self, Visitor};
-use std::collections::HashMap;
-
-/// Runs a plan on any ring in this process. All tests come here, so that every suite is compiled
-/// once.
-pub fn run_locally(
-    protocol: &str,
-    plan: &Plan,
-    inputs: &HashMap<String, Vec<u64>>,
-    options: &LocalOptions,
-) -> Result<LocalRun, LocalError> {
-    if plan.ring > 16 {
-        return local::run(protocol, plan, inputs, options);
-    }
-    let (devices, inputs) = (&[Cpu::default()], &local::given(inputs));
-    let session = LocalSession { devices, plan, inputs, progress: &|_| {}, options };
-    registry::dispatch_small(protocol, plan.ring, session)
-        .ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?
-}
-
-/// [`registry::dispatch`] on any ring.
-pub fn dispatch<D: Device, V: Visitor<D>>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
-    match ring {
-        8 | 16 => registry::dispatch_small(name, ring, visitor),
-        _ => registry::dispatch(name, ring, visitor),
-    }
-}
+pub use megrez_engine::local::run as run_locally;
 
 /// Test data: a fixed generator, so that failures repeat. Never used for shares.
 pub struct Rng(pub u64);

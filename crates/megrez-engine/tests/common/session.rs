@@ -7,7 +7,7 @@ use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, Kind, Output, Plan};
 use megrez_prg::Key;
-use megrez_protocols::Suite;
+use megrez_protocols::AnySuite;
 use megrez_protocols::aby3::Aby3;
 use megrez_protocols::alkaid::Alkaid;
 use megrez_protocols::mizar::Mizar;
@@ -141,15 +141,17 @@ pub fn give_and_take<W: Word>(
 }
 
 /// As [`give_and_take`], under any suite.
-pub fn give_and_take_under<S: Suite>(
-    suite: &S,
+pub fn give_and_take_under<W: Word>(
+    suite: &dyn AnySuite<Cpu>,
     plan: &Plan,
-    inputs: &HashMap<String, Vec<S::Word>>,
+    inputs: &HashMap<String, Vec<W>>,
     ports: &mut [Port; 3],
-) -> Result<Vec<Vec<S::Word>>, Error> {
+) -> Result<Vec<Vec<W>>, Error> {
     let mut ports: Vec<&mut dyn PartyPort> = ports.iter_mut().map(|p| p as &mut dyn PartyPort).collect();
-    provide(suite, plan, &|_| true, &|input| Ok(inputs[&input.name].clone()), &mut ports)?;
-    collect(suite, plan, "owner", &mut ports)
+    let words = |input: &Input| Ok(inputs[&input.name].iter().map(|word| word.to_u64()).collect());
+    provide(suite, plan, &|_| true, &words, &mut ports)?;
+    let outputs = collect(suite, plan, "owner", &mut ports)?;
+    Ok(outputs.into_iter().map(|words| words.into_iter().map(W::from_u64).collect()).collect())
 }
 
 /// Everything that three parties and the owner of all inputs saw of one run on the ring of bytes.
@@ -206,16 +208,16 @@ impl Zeros {
 /// As [`transcript`], under a protocol on replicated values.
 pub fn transcript_of(protocol: &str, plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
     match protocol {
-        "aby3" => transcript_under(&Aby3::default(), plan, inputs),
-        "alkaid" => transcript_under(&Alkaid::default(), plan, inputs),
+        "aby3" => transcript_under(&Aby3::<u8, Cpu>::default(), plan, inputs),
+        "alkaid" => transcript_under(&Alkaid::<u8, Cpu>::default(), plan, inputs),
         other => panic!("`{other}` is none of the protocols on replicated values"),
     }
 }
 
 /// As [`transcript`], under any suite. What a party sent for an output is given as the share that
 /// it held, without its sharing of zero.
-pub fn transcript_under<S: Suite<Word = u8, Device = Cpu>>(
-    suite: &S,
+pub fn transcript_under(
+    suite: &dyn AnySuite<Cpu>,
     plan: &Plan,
     inputs: &HashMap<String, Vec<u8>>,
 ) -> Transcript {
@@ -310,10 +312,6 @@ pub fn unpack_field(bytes: &[u8], prime: megrez_ring::Prime, n: usize) -> Vec<u8
 }
 
 /// The offline phase of a plan at this party.
-pub fn prepare<S: Suite<Device = Cpu>>(
-    suite: &S,
-    plan: &Plan,
-    party: &mut Party<Cpu>,
-) -> Result<Prepared<S>, Error> {
+pub fn prepare(suite: &dyn AnySuite<Cpu>, plan: &Plan, party: &mut Party<Cpu>) -> Result<Prepared, Error> {
     megrez_engine::offline(suite, plan, party, 0, &|_| None, &mut vec![])
 }

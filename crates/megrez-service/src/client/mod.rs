@@ -10,7 +10,7 @@ mod training;
 
 use crate::wire::{self, Ahead, Failure, Info, ModelPlan, Prepare, Reply, Request, Run, Source, Upload};
 use crate::{Error, ErrorKind, Result};
-use exchange::{Exchange, Share, dispatch};
+use exchange::{Exchange, Share};
 use lines::{LAST_WORDS, Line, Patience, Port, last_words, line, next, unexpected};
 use megrez_engine::client::PartyPort;
 use megrez_engine::float::{FloatInputs, FloatRun, collect_floats, provide_floats};
@@ -219,9 +219,8 @@ impl Cluster {
         // What an earlier run has left with the parties goes with the connection.
         let again = plan.inputs.iter().all(|input| input.owner != KEPT);
         let (outputs, reports) = self.session(source, options, again, |cluster| {
-            let visitor =
-                Exchange { ports: cluster.ports(), plan, options: options.of_runs(), mine, inputs, progress };
-            dispatch(&options.protocol, plan, visitor)
+            let (ports, protocol) = (cluster.ports(), &options.protocol);
+            Exchange { protocol, ports, plan, options: options.of_runs(), mine, inputs, progress }.run()
         })?;
         Ok(Outcome { outputs, reports })
     }
@@ -323,11 +322,8 @@ impl Cluster {
         self.repeated(true, |cluster| {
             (upload.session, upload.within_s) = (wire::fresh_name()?, cluster.patience.within_s());
             cluster.ask(&Request::Upload(upload.clone()))?;
-            dispatch(
-                &protocol,
-                &plan,
-                Share { ports: cluster.ports(), plan: &plan, mine: &mine, inputs: &inputs },
-            )?;
+            let ports = cluster.ports();
+            Share { protocol: &protocol, ports, plan: &plan, mine: &mine, inputs: &inputs }.run()?;
             cluster.done()
         })
     }

@@ -1,16 +1,13 @@
 //! Training jobs, as their clients and the owners of rows see them.
 
-use super::exchange::dispatch;
 use super::{Cluster, unexpected};
 use crate::approval::Approval;
+use crate::protocols;
 use crate::training::{Consent, Job, JobId, JobState, Opened, Stands, Work};
 use crate::wire::{self, Reply, Request, Train};
 use crate::{Error, ErrorKind, Result};
-use megrez_device::AnyDevice;
 use megrez_net::{NetProfile, Payload};
 use megrez_plan::Value;
-use megrez_protocols::{Suite, registry};
-use megrez_ring::Word;
 
 /// Something that a job has opened to this client.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,22 +177,10 @@ fn put_together(job: &Job, work: &Work, opened: &Opened, shares: &[Vec<u8>]) -> 
     let value = value.ok_or_else(|| Error::Refused(format!("the job has no state `{}`", opened.state)))?;
     let shares = shares.iter().map(|share| Payload::from_bytes(share)).collect::<Vec<_>>();
     let step = work.steps.first().ok_or_else(|| Error::Refused("the job has no step".into()))?;
-    let words = dispatch(&job.protocol, step, Reconstruct { value: &value, shares: &shares })?;
-    Ok(Learnt { epoch: opened.epoch, state: opened.state.clone(), value, words })
-}
-
-struct Reconstruct<'a> {
-    value: &'a Value,
-    shares: &'a [Payload],
-}
-
-impl registry::Visitor<AnyDevice> for Reconstruct<'_> {
-    type Output = Result<Vec<u64>>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-        if self.shares.len() != S::PARTIES {
-            return Err(Error::Refused("a share of each party is needed".into()));
-        }
-        Ok(suite.reconstruct(self.value, self.shares)?.into_iter().map(Word::to_u64).collect())
+    let suite = protocols::suite(&job.protocol, step.ring)?;
+    if shares.len() != suite.parties() {
+        return Err(Error::Refused("a share of each party is needed".into()));
     }
+    let words = suite.reconstruct(&value, &shares)?;
+    Ok(Learnt { epoch: opened.epoch, state: opened.state.clone(), value, words })
 }

@@ -6,7 +6,7 @@ use super::kept::{Kept, Origin};
 use super::opened::StoredModel;
 use super::stored::{ModelFile, ModelHeader};
 use crate::log::Log;
-use crate::protocols::{self, no_ring};
+use crate::protocols::Suite;
 use crate::wire::{Ahead, Prepare, Run};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -17,7 +17,6 @@ use megrez_engine::{
 };
 use megrez_net::Network;
 use megrez_plan::{Input, Plan};
-use megrez_protocols::{Encode as _, Suite, registry};
 use megrez_session::{Party, Phase};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,14 +28,15 @@ pub(super) fn material_folder(host: &Host) -> PathBuf {
 }
 
 /// The shares of a stored model, once all parties know that they hold the same upload.
-fn weights<S: Suite>(
+fn weights(
+    suite: &Suite,
     stored: Option<&StoredModel>,
     protocol: &str,
-    party: &mut Party<S::Device>,
-) -> Result<Stored<S>> {
+    party: &mut Party<AnyDevice>,
+) -> Result<Stored> {
     let Some(stored) = stored else { return Ok(HashMap::new()) };
     stored.agree(party)?;
-    stored.load::<S>(protocol, party)
+    stored.load(suite, protocol, party)
 }
 
 pub(super) struct RunJob<'a> {
@@ -60,7 +60,7 @@ impl RunJob<'_> {
     }
 
     /// Claims material once all parties know that theirs is of one preparation.
-    fn claim<S: Suite>(&self, batch: BatchId, party: &mut Party<S::Device>) -> Result<Prepared<S>> {
+    fn claim(&self, suite: &Suite, batch: BatchId, party: &mut Party<AnyDevice>) -> Result<Prepared> {
         let binding = self.binding(batch, party.me(), false);
         let folder = material_folder(self.host);
         let preparation = store::peek(&folder, &binding)?;
@@ -70,33 +70,32 @@ impl RunJob<'_> {
                 "the material of parties {low} and {high} is of different preparations: make material again"
             )
         })?;
-        Ok(store::claim::<S>(&folder, party.device(), &binding, &preparation)?)
+        Ok(store::claim(&folder, suite, party.device(), &binding, &preparation)?)
     }
 }
 
-impl registry::Visitor<AnyDevice> for RunJob<'_> {
-    type Output = Result<Vec<PartyReport>>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
-        check(&suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+impl RunJob<'_> {
+    /// Runs the plan as often as is asked.
+    pub(super) fn run(self, suite: &Suite) -> Result<Vec<PartyReport>> {
+        check(suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         let request = hash(self.run);
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         agree(&mut party, "request", &request)?;
         self.host.count(self.client, self.run, self.stored.as_ref().map(|stored| &stored.header))?;
-        let mut stored = weights::<S>(self.stored.as_deref(), &self.run.protocol, &mut party)?;
+        let mut stored = weights(suite, self.stored.as_deref(), &self.run.protocol, &mut party)?;
         let origin = Origin {
             protocol: self.run.protocol.clone(),
             ring: self.plan.ring,
             upload: self.stored.as_ref().map(|s| s.header.upload),
         };
-        self.kept.load::<S>(&origin, self.plan, &mut party, &mut stored)?;
+        self.kept.load(suite, &origin, self.plan, &mut party, &mut stored)?;
         let mut named = match self.run.material {
-            Ahead::Batch(batch) => Some(self.claim::<S>(batch, &mut party)?),
+            Ahead::Batch(batch) => Some(self.claim(suite, batch, &mut party)?),
             Ahead::Nothing | Ahead::Stock => None,
         };
         let mut more = self.run.material == Ahead::Stock;
         let mut ahead = |party: &mut Party<AnyDevice>| {
-            let taken = if more { self.take::<S>(party, self.log)? } else { named.take() };
+            let taken = if more { self.take(suite, party, self.log)? } else { named.take() };
             // What all parties do not have now they will not have for the next run.
             more &= taken.is_some();
             Ok(taken)
@@ -106,9 +105,9 @@ impl registry::Visitor<AnyDevice> for RunJob<'_> {
         let streamed = self.run.streamed && self.run.material == Ahead::Nothing;
         let options = Options { runs: self.run.runs, lasting: &self.run.lasting, streamed };
         let reports =
-            serve_from(&suite, self.plan, &mut party, &mut stored, &mut ahead, &mut clients, options)?;
+            serve_from(suite, self.plan, &mut party, &mut stored, &mut ahead, &mut clients, options)?;
         let most = self.host.settings.get().max_elements;
-        self.kept.store::<S>(&origin, self.plan, &party, &stored, request, most)?;
+        self.kept.store(suite, &origin, self.plan, &party, &stored, request, most)?;
         Ok(reports)
     }
 }
@@ -122,17 +121,16 @@ pub(super) struct PrepareJob<'a> {
     pub stored: Option<Arc<StoredModel>>,
 }
 
-impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
-    type Output = Result<()>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
-        check(&suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+impl PrepareJob<'_> {
+    /// Makes material and keeps it.
+    pub(super) fn run(self, suite: &Suite) -> Result<()> {
+        check(suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         let mut party = Party::start(self.network, self.host.device.clone())?;
         agree(&mut party, "request", &hash(self.prepare))?;
         let preparation = common_name(&mut party, "preparation")?;
-        let stored: Stored<S> = weights::<S>(self.stored.as_deref(), &self.prepare.protocol, &mut party)?;
+        let stored: Stored = weights(suite, self.stored.as_deref(), &self.prepare.protocol, &mut party)?;
         let given = |name: &str| stored.get(name).map(|(masks, _)| masks.clone());
-        let prepared = offline(&suite, self.plan, &mut party, 0, &given, &mut vec![])?;
+        let prepared = offline(suite, self.plan, &mut party, 0, &given, &mut vec![])?;
         let binding = Binding {
             batch: self.prepare.material,
             party: party.me(),
@@ -143,7 +141,7 @@ impl registry::Visitor<AnyDevice> for PrepareJob<'_> {
             plan: self.plan,
         };
         let folder = material_folder(self.host);
-        let path = store::keep(&folder, party.device(), &binding, &preparation, &prepared)?;
+        let path = store::keep(&folder, suite, party.device(), &binding, &preparation, &prepared)?;
         // All parties have kept theirs, or all hear that one could not: a part of nothing is
         // removed.
         let kept = party.barrier("material-kept");
@@ -164,10 +162,9 @@ pub(super) struct UploadJob<'a> {
     pub channel: &'a ClientChannel,
 }
 
-impl registry::Visitor<AnyDevice> for UploadJob<'_> {
-    type Output = Result<()>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Result<()> {
+impl UploadJob<'_> {
+    /// Takes shares in and keeps them.
+    pub(super) fn run(self, suite: &Suite) -> Result<()> {
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         agree(&mut party, "request", &self.request)?;
         let header = self.header.of_upload(common_name(&mut party, "upload")?);
@@ -187,20 +184,11 @@ impl registry::Visitor<AnyDevice> for UploadJob<'_> {
         let mut arrivals = Arrivals::default();
         let refuse = |e: megrez_protocols::EncodeError| Error::of(ErrorKind::Internal, e);
         for (input, mask) in weights.iter().zip(masks) {
-            let data = arrivals.receive(&suite, self.plan, &party, input, &mut clients)?;
-            mask.write(party.device(), file.body()).map_err(refuse)?;
-            data.write(party.device(), file.body()).map_err(refuse)?;
+            let data = arrivals.receive(suite, self.plan, &party, input, &mut clients)?;
+            suite.write_masks(party.device(), &mask, file.body()).map_err(refuse)?;
+            suite.write_data(party.device(), &data, file.body()).map_err(refuse)?;
         }
         arrivals.compare(&mut party, "uploaded")?;
         file.keep(&self.host.policy.models, self.path, &mut party)
     }
-}
-
-/// Does a job under the protocol of this name.
-pub(super) fn dispatch<J: registry::Visitor<AnyDevice, Output = Result<T>>, T>(
-    protocol: &str,
-    ring: u32,
-    job: J,
-) -> Result<Result<T>> {
-    protocols::dispatch(protocol, ring, job).ok_or_else(|| no_ring(protocol, ring))
 }

@@ -10,8 +10,9 @@
 use crate::{Error, ErrorKind, Result};
 use megrez_engine::store::{self, Id};
 use megrez_engine::{Stored, agree, hash};
+use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Value};
-use megrez_protocols::Suite;
+use megrez_protocols::AnySuite;
 use megrez_session::Party;
 use std::collections::BTreeMap;
 
@@ -47,12 +48,13 @@ impl Kept {
 
     /// Adds what the plan reads to `stored`; refuses what was not kept, or kept as something else,
     /// or by somebody else.
-    pub(crate) fn load<S: Suite>(
+    pub(crate) fn load<D: Device>(
         &self,
+        suite: &dyn AnySuite<D>,
         origin: &Origin,
         plan: &Plan,
-        party: &mut Party<S::Device>,
-        stored: &mut Stored<S>,
+        party: &mut Party<D>,
+        stored: &mut Stored,
     ) -> Result<()> {
         let wanted: Vec<_> = plan.inputs.iter().filter(|i| i.owner == KEPT).collect();
         if wanted.is_empty() {
@@ -77,7 +79,7 @@ impl Kept {
             if held.value != *plan.value(input.value) {
                 return refuse("was kept with another shape or scale");
             }
-            let value = store::decode_value::<S>(party.device(), &held.bytes).ok_or_else(|| {
+            let value = store::decode_value(suite, party.device(), &held.bytes).ok_or_else(|| {
                 let what = format!(
                     "`{name}` was damaged in this party's memory: connect anew, and examine the machine"
                 );
@@ -89,12 +91,13 @@ impl Kept {
     }
 
     /// Keeps what the plan's outputs say, at most `most` elements in all; `run` names the request.
-    pub(crate) fn store<S: Suite>(
+    pub(crate) fn store<D: Device>(
         &mut self,
+        suite: &dyn AnySuite<D>,
         origin: &Origin,
         plan: &Plan,
-        party: &Party<S::Device>,
-        stored: &Stored<S>,
+        party: &Party<D>,
+        stored: &Stored,
         run: [u8; 32],
         most: usize,
     ) -> Result<()> {
@@ -108,7 +111,7 @@ impl Kept {
         for output in outputs {
             let missing = || Error::of(ErrorKind::Internal, format!("no run has kept `{}`", output.name));
             let value = stored.get(&output.name).ok_or_else(missing)?;
-            let bytes = store::encode_value::<S>(party.device(), value)
+            let bytes = store::encode_value(suite, party.device(), value)
                 .map_err(|e| Error::of(ErrorKind::Internal, e))?;
             let held = Held { value: plan.value(output.value).clone(), bytes };
             self.values.insert(output.name.clone(), held);
@@ -127,12 +130,10 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_kernels::{Cpu, Memory as _, Tensor};
-    use megrez_net::{ClockKind, NetProfile, Network};
-    use megrez_protocols::clear::{Clear, Data};
+    use megrez_kernels::Cpu;
+    use megrez_net::{ClockKind, NetProfile, Network, Payload};
+    use megrez_protocols::clear::Clear;
     use std::time::Duration;
-
-    type Suite = Clear<u64, Cpu>;
 
     #[test]
     fn no_flipped_bit_of_a_kept_value_becomes_a_number() {
@@ -146,14 +147,17 @@ mod tests {
         let x = reader.input("x", KEPT, [3].into(), 0);
         reader.output("y", "alice", x);
         let origin = Origin { protocol: "clear".into(), ring: 64, upload: None };
-        let words = party.device().upload(vec![5u64, 6, 7]).unwrap();
-        let value = ((), Data::Ring(Tensor::new([3], words)));
-        let stored: Stored<Suite> = Stored::<Suite>::from([("x".to_owned(), value)]);
+        let suite: &dyn AnySuite<Cpu> = &Clear::<u64, Cpu>::default();
+        let value = plan.value(plan.inputs[0].value);
+        let (masks, keys) = party.step("x", |party| suite.input(party, value)).unwrap();
+        let share: Payload = suite.share(&[keys], &[5, 6, 7]).unwrap().remove(0);
+        let data = suite.accept(&party, value, share).unwrap();
+        let stored = Stored::from([("x".to_owned(), (masks, data))]);
         let mut kept = Kept::default();
-        kept.store::<Suite>(&origin, &plan, &party, &stored, [1; 32], 10).unwrap();
+        kept.store(suite, &origin, &plan, &party, &stored, [1; 32], 10).unwrap();
         let mut load = |kept: &Kept| {
-            let mut read = Stored::<Suite>::new();
-            kept.load::<Suite>(&origin, &reader, &mut party, &mut read).map(|()| read.len())
+            let mut read = Stored::new();
+            kept.load(suite, &origin, &reader, &mut party, &mut read).map(|()| read.len())
         };
         assert_eq!(load(&kept).unwrap(), 1);
         let bits = kept.values["x"].bytes.len() * 8;

@@ -3,10 +3,11 @@
 use super::models::Models;
 use super::stored::{MAGIC, ModelFile, ModelHeader, PURPOSE, forbidden};
 use crate::approval::Usage;
+use crate::protocols::Suite;
 use crate::{Error, ErrorKind, Result};
+use megrez_device::AnyDevice;
 use megrez_engine::{Stored, agree_or, files, hash};
 use megrez_kernels::Device;
-use megrez_protocols::{Encode as _, Suite};
 use megrez_session::{Error as SessionError, Party};
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -103,13 +104,13 @@ impl StoredModel {
     }
 
     /// The shares as inputs of a plan under `protocol`.
-    pub(super) fn load<S: Suite>(&self, protocol: &str, party: &Party<S::Device>) -> Result<Stored<S>> {
+    pub(super) fn load(&self, suite: &Suite, protocol: &str, party: &Party<AnyDevice>) -> Result<Stored> {
         self.header.is_of(protocol)?;
         let mut body = self.body();
         let mut weights = HashMap::new();
         for name in &self.header.inputs {
-            let masks = S::Masks::read(party.device(), &mut body).map_err(|_| self.unreadable())?;
-            let data = S::Data::read(party.device(), &mut body).map_err(|_| self.unreadable())?;
+            let masks = suite.read_masks(party.device(), &mut body).map_err(|_| self.unreadable())?;
+            let data = suite.read_data(party.device(), &mut body).map_err(|_| self.unreadable())?;
             weights.insert(name.clone(), (masks, data));
         }
         if body.is_empty() { Ok(weights) } else { Err(self.unreadable()) }

@@ -7,7 +7,7 @@ use super::clients::{ClientChannel, alive, hold, until};
 use super::connections::{Connection, Connections, Receiving};
 use super::float;
 use super::host::{Host, Policy, ended, hash, writable};
-use super::jobs::{PrepareJob, RunJob, UploadJob, dispatch};
+use super::jobs::{PrepareJob, RunJob, UploadJob};
 use super::kept::Kept;
 use super::meetings::Meetings;
 use super::metrics::Metrics;
@@ -22,6 +22,7 @@ use super::upkeep::Upkeep;
 use super::uses::Uses;
 use crate::audit::{Audit, Entry};
 use crate::log::{Event, Level, Log};
+use crate::protocols;
 use crate::wire::{self, Failure, Prepare, Reply, Request, Run, Upload};
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -409,6 +410,7 @@ impl Service {
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let ((plan, stored), _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;
+        let suite = protocols::suite(&run.protocol, plan.ring)?;
         let job = RunJob {
             host: &self.host,
             client: asked.client,
@@ -421,7 +423,7 @@ impl Service {
             log: asked.log(),
         };
         let due = within.map(|within| since + within);
-        ended(&network, until(due, &network, || dispatch(&run.protocol, plan.ring, job))?)
+        ended(&network, until(due, &network, || job.run(&*suite)))
     }
 
     fn upload(
@@ -465,6 +467,7 @@ impl Service {
         let wish = Wish { asked, session, profile, present, depend, within, alone, ready, memory: &memory };
         let (plan, _place) = self.admitted(wish)?;
         let network = self.host.join(asked, session, profile)?;
+        let suite = protocols::suite(&upload.protocol, plan.ring)?;
         let job = UploadJob {
             host: &self.host,
             network: network.clone(),
@@ -474,7 +477,7 @@ impl Service {
             request: hash(upload),
             channel: shared,
         };
-        ended(&network, until(due, &network, || dispatch(&upload.protocol, plan.ring, job))?)
+        ended(&network, until(due, &network, || job.run(&*suite)))
     }
 
     fn prepare(
@@ -502,6 +505,7 @@ impl Service {
         // What is made is kept for some time only: it does not fill a disk over the years.
         self.expire(asked.log());
         let network = self.host.join(asked, session, profile)?;
+        let suite = protocols::suite(&prepare.protocol, plan.ring)?;
         let job = PrepareJob {
             host: &self.host,
             client: asked.client,
@@ -511,7 +515,7 @@ impl Service {
             stored,
         };
         let due = within.map(|within| since + within);
-        ended(&network, until(due, &network, || dispatch(&prepare.protocol, plan.ring, job))?)
+        ended(&network, until(due, &network, || job.run(&*suite)))
     }
 }
 

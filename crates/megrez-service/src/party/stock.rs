@@ -10,12 +10,12 @@ use super::host::Host;
 use super::jobs::{RunJob, material_folder};
 use super::stored::ModelHeader;
 use crate::log::{Event, Level, Log};
-use crate::{Error, ErrorKind, Result, protocols};
+use crate::protocols::{self, Suite};
+use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
 use megrez_engine::store::{self, BatchId, Binding};
 use megrez_engine::{Prepared, all_say, told_by_first};
 use megrez_plan::Plan;
-use megrez_protocols::Suite;
 use megrez_session::{Error as SessionError, Party};
 
 /// How many batches of material this party keeps for a client's runs of a stored model.
@@ -39,11 +39,12 @@ const NONE: [u8; 32] = [0; 32];
 
 impl RunJob<'_> {
     /// Takes a batch of the client's stock for the next run, if all parties have one.
-    pub(super) fn take<S: Suite<Device = AnyDevice>>(
+    pub(super) fn take(
         &self,
+        suite: &Suite,
         party: &mut Party<AnyDevice>,
         log: &Log,
-    ) -> std::result::Result<Option<Prepared<S>>, SessionError> {
+    ) -> std::result::Result<Option<Prepared>, SessionError> {
         let folder = material_folder(self.host);
         let me = party.me();
         let binding = |batch| self.binding(batch, me, true);
@@ -62,7 +63,7 @@ impl RunJob<'_> {
         let (batch, made) = named.split_at(16);
         let batch: BatchId = batch.try_into().expect("16 bytes");
         let claimed = match preparation(batch) {
-            Some(own) if own == *made => store::claim::<S>(&folder, party.device(), &binding(batch), &own),
+            Some(own) if own == *made => store::claim(&folder, suite, party.device(), &binding(batch), &own),
             _ => Err(SessionError::Refused("it is not there, or of another preparation".into())),
         };
         // From here on it is not there to be chosen.

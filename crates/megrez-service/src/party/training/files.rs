@@ -10,12 +10,13 @@ use super::super::sealed::{put, read, remove, write};
 use super::super::stored::forbidden;
 use crate::approval::now_s;
 use crate::log::date;
+use crate::protocols::Suite;
 use crate::training::{Consent, Job, JobId, Opened};
 use crate::{Error, ErrorKind, Result};
+use megrez_device::AnyDevice;
 use megrez_engine::store::{self, Id};
 use megrez_engine::{Stored, files};
 use megrez_plan::Value;
-use megrez_protocols::Suite;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -148,9 +149,9 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// Puts the state into it.
-    pub(super) fn fill<S: Suite>(&mut self, device: &S::Device, state: &Stored<S>) -> Result<()> {
+    pub(super) fn fill(&mut self, suite: &Suite, device: &AnyDevice, state: &Stored) -> Result<()> {
         let encode = |(name, value): (&String, _)| {
-            let bytes = store::encode_value::<S>(device, value);
+            let bytes = store::encode_value(suite, device, value);
             Ok((name.clone(), bytes.map_err(|e| Error::of(ErrorKind::Internal, e))?))
         };
         self.values = state.iter().map(encode).collect::<Result<_>>()?;
@@ -158,7 +159,12 @@ impl Checkpoint {
     }
 
     /// The state that is in it, of these types.
-    pub(super) fn state<S: Suite>(&self, device: &S::Device, types: &[(String, Value)]) -> Result<Stored<S>> {
+    pub(super) fn state(
+        &self,
+        suite: &Suite,
+        device: &AnyDevice,
+        types: &[(String, Value)],
+    ) -> Result<Stored> {
         let damaged = |name: &str| {
             Error::of(
                 ErrorKind::DamagedFile,
@@ -167,7 +173,7 @@ impl Checkpoint {
         };
         let of = |(name, _): &(String, Value)| {
             let bytes = self.values.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes);
-            let value = bytes.and_then(|bytes| store::decode_value::<S>(device, bytes));
+            let value = bytes.and_then(|bytes| store::decode_value(suite, device, bytes));
             Ok((name.clone(), value.ok_or_else(|| damaged(name))?))
         };
         types.iter().map(of).collect()

@@ -12,11 +12,11 @@ pub(super) use entries::Training;
 use super::asked::{Asked, Wish, seconds};
 use super::clients::{ClientChannel, alive, hold};
 use super::host::{Host, ended};
-use super::jobs::dispatch;
 use super::opened::StoredModel;
 use super::service::Service;
 use super::stored::{ModelHeader, forbidden};
 use crate::approval::Approval;
+use crate::protocols;
 use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
 use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
@@ -108,8 +108,8 @@ impl Service {
             enter: &enter,
             begun: &begun,
         };
-        let ring = work.ring();
-        let result = ended(&network, dispatch(&job.protocol, ring, task).and_then(|done| done));
+        let suite = protocols::suite(&job.protocol, work.ring())?;
+        let result = ended(&network, task.run(&*suite));
         // An attempt that never had the job's place says nothing about the job: its client hears
         // why.
         let entry = entry.take();

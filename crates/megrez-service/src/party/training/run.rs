@@ -9,6 +9,7 @@ use crate::party::clients::alive_to;
 use crate::party::host::{Host, hash};
 use crate::party::opened::StoredModel;
 use crate::party::stored::{ModelFile, ModelHeader, forbidden};
+use crate::protocols::Suite;
 use crate::training::{Job, Opened, Opening, RowSet, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
@@ -16,7 +17,7 @@ use megrez_device::AnyDevice;
 use megrez_engine::{Stored, Turn, agree, agree_or, check, common_name, derive, run_again};
 use megrez_net::{Network, Payload};
 use megrez_plan::{Input, KEPT, Kind, Op, Plan, PlanError, Value, ValueId, View};
-use megrez_protocols::{Encode as _, Suite, registry};
+use megrez_protocols::AnyMasks;
 use megrez_session::{Error as SessionError, Party};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -90,15 +91,15 @@ pub(super) fn order(seed: &[u8; 16], epoch: u32, rows: usize) -> Vec<usize> {
 
 impl TrainJob<'_> {
     /// All sets' rows, joined; by the names of the step's inputs.
-    fn join<S: Suite>(&self, suite: &S, party: &mut Party<S::Device>) -> Result<Stored<S>> {
+    fn join(&self, suite: &Suite, party: &mut Party<AnyDevice>) -> Result<Stored> {
         let job = &self.train.job;
         let mut plan = Local(Plan::new(self.work.ring()));
-        let (mut parts, mut places) = (Stored::<S>::new(), BTreeMap::<String, Vec<ValueId>>::new());
+        let (mut parts, mut places) = (Stored::new(), BTreeMap::<String, Vec<ValueId>>::new());
         for (i, (_, sets)) in blocks(job, &self.stored).enumerate() {
             let mut columns = BTreeMap::<String, Vec<ValueId>>::new();
             for (j, set) in sets.iter().enumerate() {
                 let (_, values) = set.header.values()?;
-                for (name, part) in set.load::<S>(&job.protocol, party)? {
+                for (name, part) in set.load(suite, &job.protocol, party)? {
                     if let Some((_, value)) = values.iter().find(|(n, _)| *n == name) {
                         let part_name = format!("{i}/{j}/{name}");
                         columns.entry(name).or_default().push(plan.input(&part_name, value)?);
@@ -126,9 +127,9 @@ impl TrainJob<'_> {
     }
 
     /// The state before the first step: the stored weights, and zeros.
-    fn begin<S: Suite>(&self, suite: &S, party: &mut Party<S::Device>) -> Result<Stored<S>> {
+    fn begin(&self, suite: &Suite, party: &mut Party<AnyDevice>) -> Result<Stored> {
         let start = &self.stored[self.stored.len() - 1];
-        let mut state = start.load::<S>(&self.train.job.protocol, party)?;
+        let mut state = start.load(suite, &self.train.job.protocol, party)?;
         let (_, values) = start.header.values()?;
         let mut plan = Local(Plan::new(self.work.ring()));
         let (any, value) = values.first().ok_or_else(|| Error::Refused("there are no weights".into()))?;
@@ -149,14 +150,14 @@ impl TrainJob<'_> {
     }
 
     /// The rows of a batch.
-    fn cut<S: Suite>(
+    fn cut(
         &self,
-        suite: &S,
-        party: &mut Party<S::Device>,
-        rows: &Stored<S>,
+        suite: &Suite,
+        party: &mut Party<AnyDevice>,
+        rows: &Stored,
         indices: &[usize],
         run: u32,
-    ) -> Result<Stored<S>> {
+    ) -> Result<Stored> {
         let mut plan = Local(Plan::new(self.work.ring()));
         for (name, value) in &self.work.rows {
             let shape = [&[self.train.job.all_rows()], &value.shape.dims()[1..]].concat().into();
@@ -169,11 +170,11 @@ impl TrainJob<'_> {
     }
 
     /// Opens what the job says, in shares that wait for their recipients.
-    fn open<S: Suite>(
+    fn open(
         &self,
-        suite: &S,
-        party: &mut Party<S::Device>,
-        state: &mut Stored<S>,
+        suite: &Suite,
+        party: &mut Party<AnyDevice>,
+        state: &mut Stored,
         [epoch, run]: [u32; 2],
         tag: [u8; 16],
     ) -> Result<Vec<(String, Opened)>> {
@@ -205,13 +206,13 @@ impl TrainJob<'_> {
 
     /// Opens what the job says after the epoch of a checkpoint that all parties have sealed, from
     /// what is in it.
-    fn tell<S: Suite>(
+    fn tell(
         &self,
-        suite: &S,
-        party: &mut Party<S::Device>,
+        suite: &Suite,
+        party: &mut Party<AnyDevice>,
         folder: &Folder,
         checkpoint: &mut Checkpoint,
-        state: &mut Stored<S>,
+        state: &mut Stored,
         run: u32,
     ) -> Result<()> {
         let tag = common_name(party, "told")?;
@@ -264,7 +265,7 @@ impl TrainJob<'_> {
     }
 
     /// Stores the last weights as a model, unless they are.
-    fn store<S: Suite>(self, party: &mut Party<S::Device>, state: &Stored<S>, tag: [u8; 16]) -> Result<()> {
+    fn store(self, suite: &Suite, party: &mut Party<AnyDevice>, state: &Stored, tag: [u8; 16]) -> Result<()> {
         let Some((header, path)) = self.keep else { return Ok(()) };
         let header = header.of_upload(tag);
         if path.exists() {
@@ -281,8 +282,8 @@ impl TrainJob<'_> {
             for name in &header.inputs {
                 let missing = || Error::of(ErrorKind::Internal, format!("no state `{name}`"));
                 let (masks, data) = state.get(name).ok_or_else(missing)?;
-                masks.write(party.device(), file.body()).map_err(refuse)?;
-                data.write(party.device(), file.body()).map_err(refuse)?;
+                suite.write_masks(party.device(), masks, file.body()).map_err(refuse)?;
+                suite.write_data(party.device(), data, file.body()).map_err(refuse)?;
             }
             file.write(&self.host.policy.models, &path)?;
         }
@@ -292,13 +293,12 @@ impl TrainJob<'_> {
     }
 }
 
-impl registry::Visitor<AnyDevice> for TrainJob<'_> {
-    type Output = Result<End>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
+impl TrainJob<'_> {
+    /// Goes on with the job, from its last checkpoint.
+    pub(super) fn run(self, suite: &Suite) -> Result<End> {
         let (job, work) = (&self.train.job, self.work);
         for step in work.steps.iter().chain(&work.shard) {
-            check(&suite, step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+            check(suite, step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         }
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         let party = &mut party;
@@ -314,10 +314,10 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         folder.begin(job, &uploads)?;
         let mut checkpoint = self.resume(&folder, party)?;
         let mut state = match checkpoint.epoch {
-            0 => self.begin(&suite, party)?,
-            _ => checkpoint.state::<S>(party.device(), &self.state()?)?,
+            0 => self.begin(suite, party)?,
+            _ => checkpoint.state(suite, party.device(), &self.state()?)?,
         };
-        let joined = self.join(&suite, party)?;
+        let joined = self.join(suite, party)?;
         let replicas = shards::replicas(self.host, self.train, party)?;
         let seed = common_name(party, "order")?;
         party.barrier("job-begun")?;
@@ -325,7 +325,7 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         (self.begun)();
         let epochs = || {
             self.epochs(
-                &suite,
+                suite,
                 party,
                 (&running, &folder),
                 &replicas,
@@ -339,21 +339,21 @@ impl registry::Visitor<AnyDevice> for TrainJob<'_> {
         }
         shards::dismiss(&replicas);
         let tag = checkpoint.tag;
-        self.store::<S>(party, &state, tag)?;
+        self.store(suite, party, &state, tag)?;
         Ok(End::Done)
     }
 }
 
 impl TrainJob<'_> {
     /// The epochs that are left, up to the last one's checkpoint.
-    fn epochs<S: Suite>(
+    fn epochs(
         &self,
-        suite: &S,
-        party: &mut Party<S::Device>,
+        suite: &Suite,
+        party: &mut Party<AnyDevice>,
         (running, folder): (&Running, &Folder),
         replicas: &[Replica],
-        (checkpoint, state): (&mut Checkpoint, &mut Stored<S>),
-        (joined, seed): (&Stored<S>, &[u8; 16]),
+        (checkpoint, state): (&mut Checkpoint, &mut Stored),
+        (joined, seed): (&Stored, &[u8; 16]),
     ) -> Result<End> {
         let (job, work) = (&self.train.job, self.work);
         // Two runs came before the first step.
@@ -375,7 +375,7 @@ impl TrainJob<'_> {
             let runs = sharded.as_ref().map_or(1, Sharded::runs);
             let mut batches = order.chunks_exact(work.all_batch());
             // A set of rows for each shard.
-            let mut cut = |party: &mut Party<S::Device>, run: u32| -> Result<Option<Vec<Stored<S>>>> {
+            let mut cut = |party: &mut Party<AnyDevice>, run: u32| -> Result<Option<Vec<Stored>>> {
                 let Some(batch) = batches.next() else { return Ok(None) };
                 let shards = (run..).zip(batch.chunks_exact(work.batch));
                 shards
@@ -401,7 +401,7 @@ impl TrainJob<'_> {
                     rows.into_iter().for_each(|rows| state.extend(rows));
                     let next = batch.as_ref().and_then(|next| next.first());
                     let masks = |input: &Input| next?.get(&input.name).map(|(masks, _)| masks.clone());
-                    let next = next.map(|_| (plan, after, &masks as &dyn Fn(&Input) -> Option<S::Masks>));
+                    let next = next.map(|_| (plan, after, &masks as &dyn Fn(&Input) -> Option<AnyMasks>));
                     let turn = Turn { plan, run, made };
                     made = run_again(suite, turn, party, state, &mut Outbox::default(), next)?.1;
                 }
@@ -411,7 +411,7 @@ impl TrainJob<'_> {
             let tag = common_name(party, "checkpoint")?;
             work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
             (checkpoint.epoch, checkpoint.tag) = (epoch, tag);
-            checkpoint.fill::<S>(party.device(), state)?;
+            checkpoint.fill(suite, party.device(), state)?;
             folder.keep(checkpoint)?;
             party.barrier("checkpoint")?;
             self.tell(suite, party, folder, checkpoint, state, run)?;

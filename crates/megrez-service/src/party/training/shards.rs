@@ -12,9 +12,9 @@
 use crate::party::asked::{Asked, Wish};
 use crate::party::clients::{ChannelClients, ClientChannel, alive, hold};
 use crate::party::host::{Host, ended, hash};
-use crate::party::jobs::dispatch;
 use crate::party::service::Service;
 use crate::party::stored::forbidden;
+use crate::protocols::{self, Suite};
 use crate::training::{Job, Work};
 use crate::wire::{self, Assist, Given, Reply, Request, Train};
 use crate::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ use megrez_engine::store::{decode_value, encode_value};
 use megrez_engine::{Made, Stored, Turn, agree, all_say, check, may_stream, run_again};
 use megrez_net::{Network, PeerName, dial};
 use megrez_plan::{Input, Plan};
-use megrez_protocols::{Encode as _, EncodeError, Sharing, Suite, registry};
+use megrez_protocols::{AnyMasks, EncodeError};
 use megrez_session::Party;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -33,8 +33,8 @@ use super::outbox::Outbox;
 /// How long a replica waits for its turn: without it the job goes on.
 const TURN: Duration = Duration::from_secs(20);
 
-/// Masks by name: a list, since this is made once for each suite.
-type Masks<S> = Vec<(String, <S as Sharing>::Masks)>;
+/// Masks by name.
+type Masks = Vec<(String, AnyMasks)>;
 
 /// The mask of this name.
 fn of_name<'a, M>(masks: &'a [(String, M)], name: &str) -> Option<&'a M> {
@@ -94,43 +94,40 @@ fn most_bytes(plan: &Plan) -> u64 {
     })
 }
 
-#[inline(never)] // Once for each suite, however many callers it has.
-fn encoded_masks<S: Suite>(device: &S::Device, masks: &Masks<S>) -> Result<Encoded> {
-    let encode = |(name, masks): &(String, S::Masks)| {
+fn encoded_masks(suite: &Suite, device: &AnyDevice, masks: &Masks) -> Result<Encoded> {
+    let encode = |(name, masks): &(String, AnyMasks)| {
         let mut bytes = vec![];
-        masks.write(device, &mut bytes).map_err(refused)?;
+        suite.write_masks(device, masks, &mut bytes).map_err(refused)?;
         Ok((name.clone(), bytes))
     };
     masks.iter().map(encode).collect()
 }
 
-#[inline(never)] // Once for each suite, however many callers it has.
-fn decoded_masks<S: Suite>(device: &S::Device, encoded: Encoded) -> Result<Masks<S>> {
+fn decoded_masks(suite: &Suite, device: &AnyDevice, encoded: Encoded) -> Result<Masks> {
     let decode = |(name, bytes): (String, Vec<u8>)| {
         let mut input = &bytes[..];
-        let masks = S::Masks::read(device, &mut input).map_err(refused)?;
+        let masks = suite.read_masks(device, &mut input).map_err(refused)?;
         if input.is_empty() { Ok((name, masks)) } else { Err(refused(EncodeError::Damaged)) }
     };
     encoded.into_iter().map(decode).collect()
 }
 
-#[inline(never)] // Once for each suite, however many callers it has.
-fn encoded<S: Suite>(
-    device: &S::Device,
-    values: &Stored<S>,
+fn encoded(
+    suite: &Suite,
+    device: &AnyDevice,
+    values: &Stored,
     names: impl Iterator<Item = String>,
 ) -> Result<Encoded> {
     let encode = |name: String| {
         let value = values.get(&name).ok_or_else(|| lacking(&name))?;
-        Ok((name, encode_value::<S>(device, value).map_err(refused)?))
+        Ok((name, encode_value(suite, device, value).map_err(refused)?))
     };
     names.map(encode).collect()
 }
 
-#[inline(never)] // Once for each suite, however many callers it has.
-fn decoded<S: Suite>(device: &S::Device, encoded: Encoded) -> Result<Stored<S>> {
+fn decoded(suite: &Suite, device: &AnyDevice, encoded: Encoded) -> Result<Stored> {
     let decode = |(name, bytes): (String, Vec<u8>)| {
-        let value = decode_value::<S>(device, &bytes).ok_or_else(|| refused(EncodeError::Damaged))?;
+        let value = decode_value(suite, device, &bytes).ok_or_else(|| refused(EncodeError::Damaged))?;
         Ok((name, value))
     };
     encoded.into_iter().map(decode).collect()
@@ -220,19 +217,19 @@ pub(super) fn channels(replicas: &[Replica]) -> Vec<&ClientChannel> {
 }
 
 /// The steps of a job whose rows come in shards, one after the other.
-pub(super) struct Sharded<'a, S: Suite> {
-    suite: &'a S,
+pub(super) struct Sharded<'a> {
+    suite: &'a Suite,
     work: &'a Work,
     shard: &'a Plan,
     replicas: &'a [Replica],
     /// Of this triple's next shard.
-    made: Option<Made<S>>,
+    made: Option<Made>,
     /// The masks of what the replicas' next shards will give; none if they have made nothing ahead.
-    theirs: Vec<Masks<S>>,
+    theirs: Vec<Masks>,
 }
 
-impl<'a, S: Suite> Sharded<'a, S> {
-    pub(super) fn new(suite: &'a S, work: &'a Work, replicas: &'a [Replica]) -> Option<Self> {
+impl<'a> Sharded<'a> {
+    pub(super) fn new(suite: &'a Suite, work: &'a Work, replicas: &'a [Replica]) -> Option<Self> {
         let shard = work.shard.as_ref()?;
         Some(Sharded { suite, work, shard, replicas, made: None, theirs: vec![] })
     }
@@ -252,7 +249,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
     }
 
     /// The masks of a shard's inputs.
-    fn masks(&self, state: &Masks<S>, rows: &Stored<S>) -> Result<Masks<S>> {
+    fn masks(&self, state: &Masks, rows: &Stored) -> Result<Masks> {
         let of = |input: &Input| {
             let name = &input.name;
             let found = rows.get(name).map(|(masks, _)| masks).or(of_name(state, name));
@@ -265,14 +262,14 @@ impl<'a, S: Suite> Sharded<'a, S> {
     /// of the step after it, if one follows in this epoch.
     pub(super) fn step(
         &mut self,
-        party: &mut Party<S::Device>,
-        state: &mut Stored<S>,
+        party: &mut Party<AnyDevice>,
+        state: &mut Stored,
         update: &Plan,
-        (rows, next): (&[Stored<S>], Option<&[Stored<S>]>),
+        (rows, next): (&[Stored], Option<&[Stored]>),
         run: u32,
     ) -> Result<()> {
         let (shards, updates) = (self.work.shards, run + self.work.shards);
-        let masks_of = |state: &Stored<S>| -> Masks<S> {
+        let masks_of = |state: &Stored| -> Masks {
             state.iter().map(|(name, (masks, _))| (name.clone(), masks.clone())).collect()
         };
         // One shard for each machine, or material would have to be made for several at once.
@@ -295,7 +292,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
             for of in (0..shards).step_by(self.machines()) {
                 state.extend(rows[of as usize].iter().map(|(name, value)| (name.clone(), value.clone())));
                 let masks = |input: &Input| of_name(own?, &input.name).cloned();
-                let next = own.map(|_| (self.shard, after, &masks as &dyn Fn(&Input) -> Option<S::Masks>));
+                let next = own.map(|_| (self.shard, after, &masks as &dyn Fn(&Input) -> Option<AnyMasks>));
                 let turn = Turn { plan: self.shard, run: run + of, made: made.take() };
                 made = run_again(self.suite, turn, party, state, &mut Outbox::default(), next)?.1;
                 for name in self.work.gathered.keys() {
@@ -307,10 +304,10 @@ impl<'a, S: Suite> Sharded<'a, S> {
             for (h, replies) in (1..).zip(heard(asked)?) {
                 let mut masks = vec![];
                 for (of, reply) in (h..shards).step_by(self.machines()).zip(replies) {
-                    for (name, value) in decoded::<S>(party.device(), reply.values)? {
+                    for (name, value) in decoded(self.suite, party.device(), reply.values)? {
                         gathered.push((Work::name_of(of, &name), value));
                     }
-                    masks = decoded_masks::<S>(party.device(), reply.masks)?;
+                    masks = decoded_masks(self.suite, party.device(), reply.masks)?;
                 }
                 theirs.push(masks);
             }
@@ -331,16 +328,16 @@ impl<'a, S: Suite> Sharded<'a, S> {
     /// of the next step's inputs. Nothing where a mask is not known before a value is.
     fn ahead(
         &mut self,
-        party: &mut Party<S::Device>,
+        party: &mut Party<AnyDevice>,
         update: &Plan,
-        (mut masks, next): (Masks<S>, Option<&[Stored<S>]>),
+        (mut masks, next): (Masks, Option<&[Stored]>),
         run: u32,
-    ) -> Result<(Option<Made<S>>, Option<Vec<Masks<S>>>)> {
+    ) -> Result<(Option<Made>, Option<Vec<Masks>>)> {
         let Some(own) = self.made.as_ref().map(|made| made.masks(self.shard)) else {
             return Ok((None, None));
         };
         let all = std::iter::once(own).chain(self.theirs.drain(..));
-        for (of, gathered) in (0..).zip(all.collect::<Vec<Masks<S>>>()) {
+        for (of, gathered) in (0..).zip(all.collect::<Vec<Masks>>()) {
             if gathered.len() != self.work.gathered.len() {
                 return Ok((None, None));
             }
@@ -355,7 +352,7 @@ impl<'a, S: Suite> Sharded<'a, S> {
             .inputs
             .iter()
             .all(|input| self.is_row(&input.name) || of_name(&masks, &input.name).is_some());
-        let of = |rows: &Stored<S>| self.masks(&masks, rows);
+        let of = |rows: &Stored| self.masks(&masks, rows);
         let ahead = next.filter(|_| known).map(|next| next.iter().map(of).collect()).transpose()?;
         Ok((Some(made), ahead))
     }
@@ -363,14 +360,14 @@ impl<'a, S: Suite> Sharded<'a, S> {
     /// The first material: of this triple's shard, and of the others'.
     fn prepare(
         &mut self,
-        party: &mut Party<S::Device>,
-        state: &Masks<S>,
-        rows: &[Stored<S>],
+        party: &mut Party<AnyDevice>,
+        state: &Masks,
+        rows: &[Stored],
         run: u32,
     ) -> Result<()> {
         let (limit, mut given) = (most_bytes(self.shard), vec![]);
         for rows in &rows[1..] {
-            let masks = encoded_masks::<S>(party.device(), &self.masks(state, rows)?)?;
+            let masks = encoded_masks(self.suite, party.device(), &self.masks(state, rows)?)?;
             given.push(vec![Given { masks, ..Given::default() }]);
         }
         let masks = self.masks(state, &rows[0])?;
@@ -380,8 +377,9 @@ impl<'a, S: Suite> Sharded<'a, S> {
             Ok((made, heard(asked)?))
         })?;
         let replies = said.into_iter().flatten();
-        let theirs =
-            replies.map(|reply| decoded_masks::<S>(party.device(), reply.masks)).collect::<Result<_>>()?;
+        let theirs = replies
+            .map(|reply| decoded_masks(self.suite, party.device(), reply.masks))
+            .collect::<Result<_>>()?;
         (self.made, self.theirs) = (Some(made), theirs);
         Ok(())
     }
@@ -389,24 +387,24 @@ impl<'a, S: Suite> Sharded<'a, S> {
     /// What each replica is given: of its first shard the weights, too.
     fn all_given(
         &self,
-        device: &S::Device,
-        state: &Stored<S>,
-        rows: &[Stored<S>],
-        ahead: Option<&[Masks<S>]>,
+        device: &AnyDevice,
+        state: &Stored,
+        rows: &[Stored],
+        ahead: Option<&[Masks]>,
     ) -> Result<Vec<Vec<Given>>> {
         let inputs = |of_rows: bool| {
             let named = self.shard.inputs.iter().map(|input| input.name.clone());
             named.filter(move |name| self.is_row(name) == of_rows)
         };
-        let weights = encoded::<S>(device, state, inputs(false))?;
+        let weights = encoded(self.suite, device, state, inputs(false))?;
         let mut all = vec![];
         for h in 1..self.machines() {
             let mut given = vec![];
             for of in (h..rows.len()).step_by(self.machines()) {
                 let mut values = if of == h { weights.clone() } else { vec![] };
-                values.extend(encoded::<S>(device, &rows[of], inputs(true))?);
+                values.extend(encoded(self.suite, device, &rows[of], inputs(true))?);
                 let masks = match ahead {
-                    Some(ahead) => encoded_masks::<S>(device, &ahead[of])?,
+                    Some(ahead) => encoded_masks(self.suite, device, &ahead[of])?,
                     None => vec![],
                 };
                 given.push(Given { values, masks });
@@ -445,9 +443,10 @@ impl Service {
             Ok::<_, Error>((plan, place, network))
         };
         let (plan, _place, network) = alive(shared, begin)?;
+        let suite = protocols::suite(&assist.protocol, plan.ring)?;
         let job =
             AssistJob { host: &self.host, network: network.clone(), plan: &plan, assist, channel: shared };
-        ended(&network, alive(shared, || dispatch(&assist.protocol, plan.ring, job)).and_then(|done| done))
+        ended(&network, alive(shared, || job.run(&*suite)))
     }
 }
 
@@ -459,30 +458,29 @@ struct AssistJob<'a> {
     channel: &'a ClientChannel,
 }
 
-impl registry::Visitor<AnyDevice> for AssistJob<'_> {
-    type Output = Result<()>;
-
-    fn visit<S: Suite<Device = AnyDevice>>(self, suite: S) -> Self::Output {
+impl AssistJob<'_> {
+    /// Deals with what it is given.
+    fn run(self, suite: &Suite) -> Result<()> {
         let plan = self.plan;
-        check(&suite, plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
+        check(suite, plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
         let party = &mut party;
         agree(party, "request", &hash(self.assist))?;
         wire::send(&mut hold(self.channel), &Reply::Begun)?;
         let mut client = ChannelClients { channel: self.channel, network: self.network.clone(), due: None };
-        let (mut stored, mut made) = (Stored::<S>::new(), None);
+        let (mut stored, mut made) = (Stored::new(), None);
         let (mut run, limit) = (0, most_bytes(plan));
         loop {
             let payload = client.next(limit)?;
             let Some(Given { values, masks }) = wire::parse(&hold(self.channel), &payload)? else {
                 return Ok(());
             };
-            let ahead = decoded_masks::<S>(party.device(), masks)?;
+            let ahead = decoded_masks(suite, party.device(), masks)?;
             let mut reply = Given::default();
             if values.is_empty() {
-                made = Some(Made::now(&suite, plan, party, run, &|name| of_name(&ahead, name).cloned())?);
+                made = Some(Made::now(suite, plan, party, run, &|name| of_name(&ahead, name).cloned())?);
             } else {
-                stored.extend(decoded::<S>(party.device(), values)?);
+                stored.extend(decoded(suite, party.device(), values)?);
                 let after: u32 = run
                     .checked_add(1)
                     .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
@@ -490,16 +488,16 @@ impl registry::Visitor<AnyDevice> for AssistJob<'_> {
                 let next = (!ahead.is_empty()).then_some((
                     plan,
                     after,
-                    &masks as &dyn Fn(&Input) -> Option<S::Masks>,
+                    &masks as &dyn Fn(&Input) -> Option<AnyMasks>,
                 ));
                 let turn = Turn { plan, run, made: made.take() };
-                made = run_again(&suite, turn, party, &mut stored, &mut Outbox::default(), next)?.1;
+                made = run_again(suite, turn, party, &mut stored, &mut Outbox::default(), next)?.1;
                 let names = plan.outputs.iter().map(|output| output.name.clone());
-                reply.values = encoded::<S>(party.device(), &stored, names)?;
+                reply.values = encoded(suite, party.device(), &stored, names)?;
                 run = after;
             }
             if let Some(made) = &made {
-                reply.masks = encoded_masks::<S>(party.device(), &made.masks(plan))?;
+                reply.masks = encoded_masks(suite, party.device(), &made.masks(plan))?;
             }
             wire::send(&mut hold(self.channel), &Reply::Given(reply))?;
         }
