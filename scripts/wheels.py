@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "target" / "wheels"
 # Rust's standard library runs on no older glibc.
 SYSTEM = "manylinux_2_17"
-LARGEST = 15 << 20
+LARGEST = 15_000_000
 # What does no work on shares, or hands it to crates below it, is half of the module and is compiled for size.
 SMALL = (
     "megrez-assurance",
@@ -109,7 +109,7 @@ def problems(wheel: Path, processor: str) -> list[str]:
     size = wheel.stat().st_size
     print(f"{wheel.name}: {size / 1e6:.2f} MB ({size / (1 << 20):.2f} MiB)", flush=True)
     if size > LARGEST:
-        found.append(f"is larger than {LARGEST >> 20} MiB")
+        found.append(f"is larger than {LARGEST / 1e6:.0f} MB")
     shown = subprocess.run(
         [PROGRAMS / "auditwheel", "show", wheel], capture_output=True, text=True, check=False
     )

@@ -117,7 +117,7 @@ fn impossible_options_are_refused() {
     let folder = Folder::new();
     let (lenet, images) = (example("lenet.onnx"), example("test_images.npy"));
     let lines = [
-        ("--ring 48", "32 or 64 bits"),
+        ("--ring 24", "32, 40, 48 or 64 bits"),
         ("--frac 63", "frac"),
         ("--protocol none", "there is no protocol `none`"),
         ("--protocol clear", "--insecure"),

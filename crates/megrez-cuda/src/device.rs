@@ -88,6 +88,10 @@ impl megrez_kernels::Memory for Cuda {
         self.backend.describe()
     }
 
+    fn has_ring(&self, ring: u32) -> bool {
+        [8, 16, 32, 64].contains(&ring)
+    }
+
     fn usage(&self) -> Result<Option<Usage>> {
         let s = self.statistics()?;
         let kernel_seconds = s.kernel_seconds();

@@ -115,6 +115,10 @@ impl Memory for AnyDevice {
         on!(self, d => d.describe())
     }
 
+    fn has_ring(&self, ring: u32) -> bool {
+        on!(self, d => d.has_ring(ring))
+    }
+
     fn usage(&self) -> Result<Option<Usage>> {
         on!(self, d => d.usage())
     }

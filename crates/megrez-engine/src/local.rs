@@ -10,8 +10,6 @@ use megrez_kernels::Device;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, KEPT, Output, Plan};
 use megrez_protocols::AnySuite;
-#[cfg(feature = "testing")]
-use megrez_protocols::registry;
 use megrez_session::{Error, Party, Tap};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -83,8 +81,14 @@ pub enum LocalError {
     Session(#[from] Error),
 }
 
-/// Runs `plan` under `protocol` on the CPU; `inputs` are ring elements by input name. For tests of
-/// all crates: here every protocol is compiled for it once.
+/// The protocol of this name on the CPU, on rings of 8 and 16 bits too. For tests of all crates:
+/// here every protocol is compiled for it once.
+#[cfg(feature = "testing")]
+pub fn suite(protocol: &str, ring: u32) -> Option<Box<dyn AnySuite<megrez_kernels::Cpu>>> {
+    megrez_protocols::registry::any_suite(protocol, ring)
+}
+
+/// Runs `plan` under `protocol` on the CPU; `inputs` are ring elements by input name. For tests.
 #[cfg(feature = "testing")]
 pub fn run(
     protocol: &str,
@@ -93,7 +97,7 @@ pub fn run(
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
     let (devices, inputs) = (&[megrez_kernels::Cpu::default()], &given(inputs));
-    let suite = registry::any_suite(protocol, plan.ring);
+    let suite = suite(protocol, plan.ring);
     let suite = suite.ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?;
     LocalSession { devices, plan, inputs, progress: &|_| {}, options }.run(&*suite)
 }

@@ -24,7 +24,8 @@ pub(crate) struct Timed<'a> {
 /// Bytes that party `me`, who holds `held` of every element, holds at most in a run of a plan;
 /// stored inputs count.
 pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: Held) -> u64 {
-    let word = u64::from(plan.ring / 8);
+    // In memory they are whole words of the machine.
+    let word = u64::from(plan.ring.next_power_of_two() / 8);
     let [mask_words, data_words] = held.map(|words| words as u64);
     let size = |id: ValueId| {
         let value = plan.value(id);

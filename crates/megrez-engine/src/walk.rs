@@ -44,6 +44,13 @@ pub fn offline<D: Device>(
     given: &dyn Fn(&str) -> Option<AnyMasks>,
     report: &mut Vec<StepReport>,
 ) -> Result<Prepared, Error> {
+    if !party.device().has_ring(suite.ring()) {
+        let device = party.device().describe();
+        return party.refuse(format!(
+            "{device} has no kernels for a ring of {} bits: use one of 32 or 64, or the processor",
+            suite.ring()
+        ));
+    }
     party.enter(Phase::Offline, run);
     let mut masks: Vec<Option<AnyMasks>> = plan.values.iter().map(|_| None).collect();
     let mut mask_keys = Vec::new();

@@ -7,7 +7,7 @@ mod cases;
 use crate::common::run_locally;
 use cases::{Case, cases, mask};
 use megrez_engine::faults::Examine;
-use megrez_engine::local::{LocalOptions, LocalRun};
+use megrez_engine::local::{LocalOptions, LocalRun, suite};
 use megrez_engine::{PlanCost, check};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Value};
@@ -26,21 +26,26 @@ fn formulas(protocol: &str, plan: &Plan) -> Vec<(String, Cost)> {
 }
 
 fn costing(protocol: &str, plan: &Plan) -> PlanCost {
-    check(&*registry::any_suite::<Cpu>(protocol, plan.ring).unwrap(), plan).unwrap()
+    check(&*suite(protocol, plan.ring).unwrap(), plan).unwrap()
 }
 
-fn secure() -> impl Iterator<Item = &'static str> {
-    registry::PROTOCOLS.iter().filter(|p| !p.insecure).map(|p| p.name)
+/// On rings that are there for tests alone is everything.
+fn on(ring: u32) -> impl Iterator<Item = &'static registry::Protocol> {
+    registry::PROTOCOLS.iter().filter(move |p| ring < 32 || p.rings.contains(&ring))
+}
+
+fn secure(ring: u32) -> impl Iterator<Item = &'static str> {
+    on(ring).filter(|p| !p.insecure).map(|p| p.name)
 }
 
 /// Those on shares, secure or kept to compare with.
-fn on_shares() -> impl Iterator<Item = &'static str> {
-    registry::PROTOCOLS.iter().filter(|p| p.parties > 1).map(|p| p.name)
+fn on_shares(ring: u32) -> impl Iterator<Item = &'static str> {
+    on(ring).filter(|p| p.parties > 1).map(|p| p.name)
 }
 
 /// Why a protocol cannot run a plan, by its own word.
 fn lacks(protocol: &str, plan: &Plan) -> Option<String> {
-    check(&*registry::any_suite::<Cpu>(protocol, plan.ring).unwrap(), plan).err().map(|e| e.to_string())
+    check(&*suite(protocol, plan.ring).unwrap(), plan).err().map(|e| e.to_string())
 }
 
 /// Whether a protocol runs a case; says so if it does not.
@@ -54,9 +59,9 @@ fn runs(protocol: &str, case: &Case) -> bool {
 
 #[test]
 fn only_bicoptor_lacks_anything_and_says_what_to_do() {
-    for ring in [8, 16, 32, 64] {
+    for ring in [8, 16, 32, 40, 48, 64] {
         for case in cases(ring, 9) {
-            for protocol in on_shares() {
+            for protocol in on_shares(ring) {
                 let Some(why) = lacks(protocol, &case.plan) else { continue };
                 // The maximum of all pairs is a step of the dealer's protocols; others compile
                 // pools to tournaments. Sums that wait for their truncation, conjunctions of more
@@ -87,18 +92,18 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
             }
         }
         for few in cases(ring, 9).iter().filter(|c| c.name.ends_with("few") || c.name.starts_with("mul")) {
-            assert!(on_shares().all(|protocol| runs(protocol, few)), "{}", few.name);
+            assert!(on_shares(ring).all(|protocol| runs(protocol, few)), "{}", few.name);
         }
     }
 }
 
 #[test]
 fn values_equal_the_oracle() {
-    for ring in [8, 16, 32, 64] {
+    for ring in [8, 16, 32, 40, 48, 64] {
         let n = if ring == 8 { 1 << 13 } else { 517 };
         for case in cases(ring, n) {
             let expected = execute("clear", &case, None).outputs.remove(0).remove(0);
-            for protocol in on_shares().filter(|p| runs(p, &case)) {
+            for protocol in on_shares(ring).filter(|p| runs(p, &case)) {
                 let got = execute(protocol, &case, None).outputs.remove(0).remove(0);
                 assert_eq!(got.len(), expected.len());
                 for (i, (&got, &expected)) in got.iter().zip(&expected).enumerate() {
@@ -127,7 +132,7 @@ fn multiplication_is_exhaustive_at_eight_bits() {
         ("y".to_string(), (0..1 << 16).map(|i| i >> 8).collect()),
     ]);
     let case = Case { name: "mul".into(), plan, inputs, truncates: false };
-    for protocol in secure() {
+    for protocol in secure(8) {
         let z = execute(protocol, &case, None).outputs.remove(0).remove(0);
         assert!((0..1u64 << 16).all(|i| z[i as usize] == ((i & 255) * (i >> 8)) & 255), "{protocol}");
     }
@@ -156,11 +161,11 @@ fn products_of_many_are_exhaustive_in_two_factors_at_eight_bits() {
 
 #[test]
 fn the_meter_equals_the_formulas() {
-    for ring in [8, 16, 32, 64] {
+    for ring in [8, 16, 32, 40, 48, 64] {
         // Sizes around the packing boundaries.
         for n in [1, 63, 130] {
             for case in cases(ring, n) {
-                for protocol in on_shares().filter(|p| runs(p, &case)) {
+                for protocol in on_shares(ring).filter(|p| runs(p, &case)) {
                     let run = execute(protocol, &case, None);
                     let formulas = formulas(protocol, &case.plan);
                     let reports = &run.reports[0];
@@ -269,7 +274,7 @@ fn every_message_is_uniform_whatever_the_secret() {
                 continue;
             }
             case.inputs.values_mut().for_each(|words| words.fill(secret));
-            for protocol in secure().filter(|p| runs(p, &case)) {
+            for protocol in secure(case.plan.ring).filter(|p| runs(p, &case)) {
                 for (message, n, unit) in transcript(protocol, &case) {
                     let (symbols, kinds) = symbols(&message, n, unit);
                     if symbols.len() < 20 * kinds {
@@ -302,12 +307,12 @@ fn types_are_as_the_plan_says() {
 
 #[test]
 fn no_flipped_bit_of_what_parties_keep_becomes_a_number() {
-    for ring in [32, 64] {
+    for ring in [32, 48, 64] {
         for case in cases(ring, 9) {
-            for protocol in on_shares().filter(|p| runs(p, &case)) {
+            for protocol in on_shares(ring).filter(|p| runs(p, &case)) {
                 let examine = Examine { protocol, plan: &case.plan, most: 64, device: Cpu::default() };
                 let faults = examine
-                    .run(&*registry::suite(protocol, ring).expect("registered"))
+                    .run(&*suite(protocol, ring).expect("registered"))
                     .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name));
                 for (what, tried) in
                     [("material", faults.material), ("inputs", faults.inputs), ("outputs", faults.outputs)]

@@ -1,11 +1,9 @@
 //! What a plan is said to hold, against what the allocator counts.
 
 use crate::common::run_locally;
-use megrez_engine::check;
 use megrez_engine::local::LocalOptions;
-use megrez_kernels::Cpu;
+use megrez_engine::{check, local};
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
-use megrez_protocols::registry;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::process::Command;
@@ -61,8 +59,7 @@ fn alone() {
         ["mizar", "aby3", "alkaid", "meteor"].into_iter().flat_map(|p| [(p, 2), (p, 8)])
     {
         let plan = layers(layers_of);
-        let planned =
-            check(&*registry::suite::<Cpu>(protocol, 64).unwrap(), &plan).unwrap().memory.iter().sum::<u64>();
+        let planned = check(&*local::suite(protocol, 64).unwrap(), &plan).unwrap().memory.iter().sum::<u64>();
         let words: Vec<u64> = (0..1 << 16).collect();
         let inputs = HashMap::from(["x", "y"].map(|name| (name.to_owned(), words.clone())));
         let before = HELD.load(Relaxed);

@@ -111,10 +111,13 @@ pub fn compile(graph: &Graph, options: &CompileOptions) -> Result<Compiled, Prob
     Err(problems)
 }
 
+/// Bits of the rings on which models run.
+const RINGS: [u32; 4] = [32, 40, 48, 64];
+
 fn check(options: &CompileOptions) -> Result<(), Problem> {
     let wrong = |what: &str| Err(Refusal::new(what, "").because(Cause::Invalid).at("(options)", ""));
-    if ![32, 64].contains(&options.ring) {
-        return wrong("the ring is 32 or 64 bits");
+    if !RINGS.contains(&options.ring) {
+        return wrong("the ring has 32, 40, 48 or 64 bits");
     }
     if options.policy == RangePolicy::Calibrated {
         match &options.measured {
@@ -168,8 +171,9 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
     if let Some(frac) = (6..options.frac).rev().find(|&f| provable(options.ring, f)) {
         ways.push(format!("use {frac} fraction bits"));
     }
-    if options.ring < 64 && provable(64, options.frac) {
-        ways.push("use the 64-bit ring".into());
+    let larger = RINGS.into_iter().filter(|&ring| ring > options.ring);
+    if let Some(ring) = larger.into_iter().find(|&ring| provable(ring, options.frac)) {
+        ways.push(format!("use the {ring}-bit ring"));
     }
     ways.push("declare a smaller input range".into());
     if options.policy == RangePolicy::Prove {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How to lower a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileOptions {
-    /// ℓ: 32 or 64.
+    /// ℓ: 32, 40, 48 or 64.
     pub ring: u32,
     /// f: the fraction bits of inputs, weights and truncated values. 1 ≤ f ≤ ℓ/2 − 2.
     pub frac: u32,

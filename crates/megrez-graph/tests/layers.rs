@@ -344,7 +344,7 @@ fn assumed_ranges_are_listed() {
         error.starts_with("`layer` (Mul): its numbers may outgrow the 32-bit ring at 13 fraction bits"),
         "{error}"
     );
-    assert!(error.contains("use 8 fraction bits, or use the 64-bit ring"), "{error}");
+    assert!(error.contains("use 8 fraction bits, or use the 48-bit ring"), "{error}");
     let assumed = compile(&g, &CompileOptions { policy: RangePolicy::Assume, ..options }).unwrap();
     assert!(!assumed.ranges[0].proven);
     assert!(compile(&g, &CompileOptions::default()).unwrap().ranges[0].proven);

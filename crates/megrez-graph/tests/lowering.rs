@@ -206,7 +206,7 @@ fn the_small_ring_is_proven_where_the_fraction_is_short() {
     assert_eq!(error.0.len(), 1, "what follows the first layer without proof is not reported");
     let best = provable.last().unwrap();
     assert!(
-        error.to_string().contains(&format!("use {best} fraction bits, or use the 64-bit ring")),
+        error.to_string().contains(&format!("use {best} fraction bits, or use the 40-bit ring")),
         "{error}"
     );
 }
@@ -374,7 +374,7 @@ fn options_are_checked() {
     let g = models::build("net-a", 1, 0).unwrap();
     let refused = |options: CompileOptions| compile(&g, &options).unwrap_err().to_string();
     let default = CompileOptions::default;
-    assert!(refused(CompileOptions { ring: 16, ..default() }).contains("32 or 64"));
+    assert!(refused(CompileOptions { ring: 16, ..default() }).contains("32, 40, 48 or 64"));
     assert!(refused(CompileOptions { frac: 31, ..default() }).contains("1 to 30 bits"));
     assert!(refused(CompileOptions { recipient: String::new(), ..default() }).contains("names"));
     let range = Interval { low: 1.0, high: f64::NAN };

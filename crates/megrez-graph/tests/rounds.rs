@@ -7,7 +7,6 @@ use megrez_graph::{
     Activations, Attributes, Comparison, CompileOptions, Compiled, Graph, Interval, ListStyle, RangePolicy,
     Tensor, calibrate, compile, models,
 };
-use megrez_kernels::Reference;
 use megrez_plan::{Fewest, ReluForm};
 use megrez_protocols::registry;
 use megrez_session::Phase;
@@ -27,7 +26,7 @@ fn compiled(model: &str, protocol: &str, activations: Activations) -> Compiled {
 }
 
 fn cost(protocol: &str, compiled: &Compiled) -> PlanCost {
-    let suite = registry::suite::<Reference>(protocol, compiled.plan.ring).unwrap();
+    let suite = megrez_engine::local::suite(protocol, compiled.plan.ring).unwrap();
     megrez_engine::check(&*suite, &compiled.plan).unwrap()
 }
 

@@ -63,6 +63,10 @@ pub(crate) fn start(step: &Step) -> Vec<Tensor> {
 /// The step as a plan that tells its client everything, for tests alone, laid out for four times
 /// what `seen` has.
 pub(crate) fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Compiled {
+    lay_out_on((64, 16), step, protocol, seen)
+}
+
+fn lay_out_on((ring, frac): (u32, u32), step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Compiled {
     let mut calibration = calibrate::calibrate(&step.graph, seen.to_vec(), 4.0).unwrap();
     for range in calibration.ranges.values_mut() {
         *range = Interval::abs(range.low.abs().max(range.high.abs()));
@@ -73,6 +77,8 @@ pub(crate) fn lay_out(step: &Step, protocol: &str, seen: &[Vec<Tensor>]) -> Comp
         calibration: Some(calibration),
     };
     let options = CompileOptions {
+        ring,
+        frac,
         input_range: Interval::abs(4.0),
         policy: RangePolicy::Calibrated,
         comparison: comparison(calibration.clone()),
@@ -157,5 +163,30 @@ fn a_step_on_shares_is_the_step_in_the_clear() {
             assert!(error < most, "{protocol}: weights are off by {error}");
             assert!((loss - want_loss).abs() < 2e-3, "{protocol}: {loss} instead of {want_loss}");
         }
+    }
+}
+
+/// Less is sent there, and the gradient of the loss has fewer bits.
+#[test]
+fn a_step_on_shorter_rings_is_the_step_in_the_clear() {
+    let batch = [noise([4, 1, 6, 6], 9), one_hot(&[0, 3, 1, 2], 4)];
+    let optimiser = Optimiser::with_momentum("2^-3".parse().unwrap(), 0.9).unwrap();
+    let step = differentiate(&small(4), Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
+    let (state, _) = clear(&step, &batch, &start(&step));
+    let (want, want_loss) = clear(&step, &batch, &state);
+    for protocol in ["mizar", "aby3", "alkaid", "meteor"] {
+        // As many fraction bits as there is room for.
+        let bytes = [(64, 16), (48, 16), (40, 10)].map(|(ring, frac)| {
+            let plan = lay_out_on((ring, frac), &step, protocol, &[inputs(&batch, &state)]);
+            let (after, loss, [_, (bytes, rounds)]) = on_shares(protocol, &step, &plan, &batch, &state);
+            let error = largest_difference(&after, &want);
+            println!("{protocol} on {ring} bits: off by {error:.1e}, {rounds} rounds, {bytes} bytes online");
+            let unit = 2f32.powi(-(frac as i32));
+            assert!(error < 16.0 * unit, "{protocol} on {ring} bits: weights are off by {error}");
+            let off = (loss - want_loss).abs();
+            assert!(off < 2e-3 + 16.0 * unit, "{protocol} on {ring} bits: the loss is off by {off}");
+            bytes
+        });
+        assert!(bytes[1] < bytes[0] && bytes[2] < bytes[1], "{protocol}: {bytes:?}");
     }
 }

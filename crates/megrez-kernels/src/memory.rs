@@ -34,6 +34,12 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// What runs, for reports: `cpu (avx512, 2 threads)`.
     fn describe(&self) -> String;
 
+    /// Whether it has kernels for words of a ring of so many bits.
+    fn has_ring(&self, ring: u32) -> bool {
+        let _ = ring;
+        true
+    }
+
     /// Kernel time and memory; `None` where they are the host's own. May wait for work under way.
     fn usage(&self) -> Result<Option<Usage>, DeviceError> {
         Ok(None)

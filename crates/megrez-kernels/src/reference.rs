@@ -44,7 +44,7 @@ impl Device for Reference {
     }
 
     fn random<W: Word>(&self, stream: &Stream, n: usize) -> Result<Buf<W>> {
-        let words = stream.words((n * W::BITS as usize).div_ceil(64));
+        let words = stream.words((n * W::STORED as usize).div_ceil(64));
         made(bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec())
     }
 

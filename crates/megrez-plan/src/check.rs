@@ -376,8 +376,8 @@ impl Plan {
     /// as the rules give it, names unique, owners and recipients named.
     pub fn validate(&self) -> Result<(), PlanError> {
         let fail = |step: &str, what: &str| Err(PlanError::Step { step: step.into(), what: what.into() });
-        if ![8, 16, 32, 64].contains(&self.ring) {
-            return fail("(plan)", "the ring is not one of 8, 16, 32, 64 bits");
+        if ![8, 16, 32, 40, 48, 64].contains(&self.ring) {
+            return fail("(plan)", "the ring is not one of 8, 16, 32, 40, 48, 64 bits");
         }
         self.values.iter().try_for_each(sane).map_err(|e| e.at("(plan)"))?;
         let mut defined = HashSet::new();

@@ -110,7 +110,7 @@ pub struct Output {
 /// The list of steps and everything that the parties must agree on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// ℓ: 32 or 64 (8 and 16 in tests).
+    /// ℓ: 32, 40, 48 or 64 (8 and 16 in tests).
     pub ring: u32,
     /// The values that steps and inputs define.
     pub values: Vec<Value>,

@@ -11,7 +11,7 @@ use crate::{local, sharing};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Gives, Op, Value};
-use megrez_ring::{Shape, Word, bits};
+use megrez_ring::{Shape, Word, bits, from_wire, to_wire};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
 
@@ -80,7 +80,7 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
     }
 
     fn share(&self, _: &[Vec<u8>], input: &[W]) -> Result<Vec<Payload>, Error> {
-        Ok(vec![Payload::from_pod(input)])
+        Ok(vec![Payload::from_bytes(&to_wire(input))])
     }
 
     fn fresh(_: &mut Party<D>, _: &Value) -> Result<(), Error> {
@@ -88,14 +88,15 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
-        let words: Vec<W> = payload.as_pod::<W>()?.to_vec();
-        if words.len() != value.shape.elements() {
+        let expected = value.shape.elements() * W::BYTES;
+        if payload.len() != expected {
             return Err(Error::Refused(format!(
-                "an input of shape {} has {} words",
+                "an input of shape {} takes {expected} bytes, its owner sent {}",
                 value.shape,
-                words.len()
+                payload.len()
             )));
         }
+        let words = from_wire(payload.as_bytes());
         Ok(Data::Ring(Tensor::new(value.shape.clone(), party.device().upload(words)?)))
     }
 
@@ -107,21 +108,21 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
         _: &Verified,
     ) -> Result<Payload, Error> {
         Ok(match data {
-            Data::Ring(x) => Payload::from_pod(&party.device().download(x.buf.clone())?),
+            Data::Ring(x) => Payload::from_bytes(&to_wire(&party.device().download(x.buf.clone())?)),
             Data::Bit(x) => {
                 let words = party.device().download(x.buf.clone())?;
                 let bits = |i| W::from_u64(bits::get(&words, i));
-                Payload::from_pod(&(0..x.elements()).map(bits).collect::<Vec<W>>())
+                Payload::from_bytes(&to_wire(&(0..x.elements()).map(bits).collect::<Vec<W>>()))
             }
         })
     }
 
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
-        let words = messages.first().map(|m| m.as_pod::<W>()).transpose()?.unwrap_or_default();
-        if words.len() != value.shape.elements() {
+        let bytes = messages.first().map_or(&[][..], Payload::as_bytes);
+        if bytes.len() != value.shape.elements() * W::BYTES {
             return Err(Error::Refused("the party sent an output of the wrong size".into()));
         }
-        Ok(words.to_vec())
+        Ok(from_wire(bytes))
     }
 }
 

@@ -70,8 +70,8 @@ pub struct Protocol {
     pub floats: Option<&'static str>,
 }
 
-/// The rings of words that every suite computes on.
-const RINGS: &[u32] = &[32, 64];
+/// The rings that suites compute on.
+const RINGS: &[u32] = &[32, 40, 48, 64];
 
 impl Protocol {
     /// A suite of three parties with an offline phase, which multiplies two values at a time; the
@@ -104,6 +104,11 @@ impl Protocol {
 
     pub(crate) const fn of_parties(self, parties: usize) -> Self {
         Protocol { parties, ..self }
+    }
+
+    /// On rings that are a machine's words, and no others.
+    pub(crate) const fn on_words(self) -> Self {
+        Protocol { rings: &[32, 64], ..self }
     }
 
     pub(crate) const fn without_offline_phase(self) -> Self {
@@ -139,3 +144,31 @@ impl Protocol {
         Protocol { factors, ..self }
     }
 }
+
+/// Floating point between two parties: `megrez-twoparty`, which computes float plans and no others.
+pub const SECFLOAT: Protocol = Protocol {
+    numbers: Numbers::Float32,
+    rings: &[],
+    ..Protocol::suite(
+        "secfloat",
+        Security::SemiHonest,
+        "semi-honest, one of two parties corrupted; no dealer, oblivious transfer from Diffie-Hellman on Ristretto",
+        "SECFLOAT on SIRNN's blocks, corrected; single precision, correctly rounded",
+    )
+    .of_parties(2)
+    .without_offline_phase()
+};
+
+/// Floating point between two workers with a dealer: `dealt` in `megrez-twoparty`. What is dealt
+/// depends on no data, but is sent while the session runs, and not kept.
+pub const MIZAR_FLOAT: Protocol = Protocol {
+    numbers: Numbers::Float32,
+    rings: &[],
+    ..Protocol::suite(
+        "mizar-float",
+        Security::SemiHonest,
+        "semi-honest, one of three parties corrupted; party 2 deals randomness and sees nothing",
+        "SECFLOAT's programs on blocks from a dealer, in MIZAR's masked sharing; single precision, correctly rounded",
+    )
+    .without_offline_phase()
+};

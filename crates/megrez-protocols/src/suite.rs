@@ -90,7 +90,7 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// The most bytes that the owner sends to any party for a value: more is refused before it is
     /// read.
     fn share_bytes(&self, value: &Value) -> usize {
-        value.shape.elements() * size_of::<Self::Word>()
+        value.shape.elements() * Self::Word::BYTES
     }
 
     /// The parts of an owner's message to party `me` that it must have sent to another party as

@@ -13,4 +13,4 @@ mod word;
 pub use field::Prime;
 pub use fixed::{FixedError, decode, decode_words, encode, encode_words, integers};
 pub use shape::{Shape, ShapeError};
-pub use word::Word;
+pub use word::{U40, U48, Word, from_wire, to_wire};

@@ -118,7 +118,8 @@ impl Backend {
 /// two words of every number (the one of `clear` one), weights for as long as the session lasts.
 fn fits(plan: &Plan, parties: usize, has_mib: Option<u64>) -> Result<()> {
     let elements = plan.inputs.iter().map(|input| plan.value(input.value).shape.elements() as u64);
-    let bytes = u64::from(plan.ring / 8) * if parties > 1 { 2 * parties as u64 } else { 1 };
+    let bytes =
+        u64::from(plan.ring.next_power_of_two() / 8) * if parties > 1 { 2 * parties as u64 } else { 1 };
     let mib = elements.fold(0, u64::saturating_add).saturating_mul(bytes) >> 20;
     match has_mib {
         Some(has) if mib > has => Err(Error::Refused(format!(

@@ -58,7 +58,7 @@ pub(crate) fn no_ring(name: &str, ring: u32) -> Error {
         ),
         Numbers::Fixed => format!(
             "`{name}` has no ring of {ring} bits, it has rings of {}: compile the plan on one of them",
-            rings.join(" and ")
+            rings.join(", ")
         ),
     };
     Error::of(ErrorKind::Unsupported, what)
@@ -142,7 +142,7 @@ mod tests {
         let error = cost("mizar", &Plan::new(24)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let words = error.to_string();
-        assert!(words.contains("`mizar` has no ring of 24 bits, it has rings of 32 and 64"), "{words}");
+        assert!(words.contains("`mizar` has no ring of 24 bits, it has rings of 32, 40, 48, 64"), "{words}");
         assert!(no_ring("secfloat", 64).to_string().contains("computes in floating point"));
         assert!(find("mizzar").unwrap_err().to_string().contains("did you mean `mizar`?"));
         assert!(find("Alkaid_masked").unwrap_err().to_string().contains("did you mean `alkaid-masked`?"));

@@ -18,7 +18,7 @@ pub const ROWS: [&str; 2] = ["rows.x", "rows.y"];
 pub struct Form {
     /// The protocol in whose shares they are.
     pub protocol: String,
-    /// ℓ: 32 or 64.
+    /// ℓ: 32, 40, 48 or 64.
     pub ring: u32,
     /// Fraction bits.
     pub frac: u32,

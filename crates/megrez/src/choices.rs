@@ -252,7 +252,7 @@ impl Smooth {
     pub fn with(self, protocol: &Protocol, ring: u32) -> Activations {
         let looks_up = protocol.lookup || protocol.offload;
         match self {
-            Smooth::Auto if looks_up && ring == 64 => Activations::Tables,
+            Smooth::Auto if looks_up && ring > 32 => Activations::Tables,
             Smooth::Auto => Activations::Minimax,
             Smooth::Minimax => Activations::Minimax,
             Smooth::Fine => Activations::Fine,

@@ -47,7 +47,7 @@ pub struct CompileRequest {
     /// What is computed with: fixed, or float32 [default: what the protocol computes with].
     #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
     pub numbers: Option<Numbers>,
-    /// Bits of the ring: 32 or 64.
+    /// Bits of the ring: 32, 40, 48 or 64. On 40 and 48 bits less is sent, and less fits.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 64, help_heading = NUMBERS))]
     pub ring: u32,
     /// Fraction bits [default: 16 on the 64-bit ring, 18 or 20 for deep models whose ranges leave

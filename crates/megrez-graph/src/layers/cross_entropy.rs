@@ -20,7 +20,6 @@ use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use crate::scale::Scale;
 use crate::tensor::Tensor;
-use megrez_plan::View;
 use megrez_ring::Shape;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -93,9 +92,10 @@ impl Layer for Gradient {
         let Powers { settled: powers, summand } = decay(cx, &shifted, wrong, self.0.dims()[1])?;
         let sum = cx.sum("sum", &summand, 1)?;
         let sum = at_least_one(cx, sum);
-        let sees = cx.ring() == 64 && cx.activations().looks_up();
+        let sees = cx.ring() >= 48 && cx.activations().looks_up();
         let short = if sees { RECIPROCAL.in_one_round(cx, &sum, SHORT, BITS)? } else { None };
-        let waits = short.is_some();
+        // On a shorter ring no product has the room for all of its bits.
+        let waits = short.is_some() && cx.ring() == 64;
         let inverse = match short {
             Some(inverse) => inverse,
             None => {
@@ -119,8 +119,9 @@ impl Layer for Gradient {
             let log = cx.sum("logarithms", &log, 0)?;
             let shifted = cx.settle(&shifted)?;
             let of_labels = cx.mul("of-labels", labels, &shifted)?;
-            let of_labels =
-                cx.view("of-labels-flat", &of_labels, View::whole([self.0.elements(), 1].into()))?;
+            // A row has one label, so it makes no more than its largest product.
+            let of_one = of_labels.range.merged();
+            let of_labels = cx.sum("of-labels-row", &of_labels, 1)?.within(of_one);
             let of_labels = cx.sum("of-labels-sum", &of_labels, 0)?;
             let both = cx.aligned(&[&log, &of_labels])?;
             let loss = cx.combine("loss", &[(1, &both[0]), (-1, &both[1])], 0)?;

@@ -27,7 +27,11 @@ pub(super) type Coefficients = [f32; 8];
 
 /// Fraction bits of w.
 pub(super) fn argument_bits(ring: u32) -> u32 {
-    if ring == 64 { 20 } else { 9 }
+    match ring {
+        64 => 20,
+        40.. => 14,
+        _ => 9,
+    }
 }
 
 /// w, w², w³ and w⁴ with as many fraction bits as w.

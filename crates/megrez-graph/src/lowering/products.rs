@@ -96,7 +96,7 @@ impl Lowering<'_> {
     /// x [.., m, k] · a public matrix [k, n]: no weight stands in the plan, whose size would be
     /// theirs. The bounds are those of x together, not of each of its channels.
     pub fn times_public(&mut self, name: &str, x: &Secret, matrix: &Arc<Matrix>) -> Result<Secret, Refusal> {
-        if self.ring() < 64 {
+        if self.ring() < 40 {
             return refuse(
                 "multiplies by a public matrix, whose words do not fit this ring",
                 "use the 64-bit ring",

@@ -176,14 +176,14 @@ fn pack<W: Word>(level: Level, x: &[W], taps: &[usize], pixels: &[usize], nr: us
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() && W::BITS >= 32 {
+    if level.has_avx512() && W::STORED >= 32 {
         let last = pixels.iter().max().zip(taps.iter().max()).map(|(p, t)| p + t);
         assert!(last.is_none_or(|last| last < x.len()) && sliver.len() >= taps.len() * nr);
         assert_eq!(nr * size_of::<W>(), 128);
         // SAFETY: the level is a witness of the instructions, the lengths are checked, and the type
         // is as wide as it tells.
         unsafe {
-            match W::BITS {
+            match W::STORED {
                 64 => x86::pack(x.as_ptr().cast::<u64>(), taps, pixels, sliver.as_mut_ptr().cast()),
                 _ => x86::pack(x.as_ptr().cast::<u32>(), taps, pixels, sliver.as_mut_ptr().cast()),
             }

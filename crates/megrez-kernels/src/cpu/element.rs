@@ -91,8 +91,8 @@ at_every_level! {
 /// The stream's words in memory order from element `start` on; `start` is a multiple of 64.
 pub fn random<W: Word>(level: Level, stream: &Stream, start: usize, out: &mut [W]) {
     let mut words = [0u64; BLOCK];
-    let words = &mut words[..(out.len() * W::BITS as usize).div_ceil(64)];
-    stream.fill_at_level(level, (start * W::BITS as usize / 512) as u64, words);
+    let words = &mut words[..(out.len() * W::STORED as usize).div_ceil(64)];
+    stream.fill_at_level(level, (start * W::STORED as usize / 512) as u64, words);
     out.copy_from_slice(&bytemuck::cast_slice(words)[..out.len()]);
 }
 
@@ -133,6 +133,28 @@ at_every_level! {
     }
 }
 
+/// The low `N` bytes of each element.
+#[inline(always)]
+fn whole_bytes<W: Word, const N: usize>(x: &[W], out: &mut [u64]) {
+    let out: &mut [u8] = bytemuck::cast_slice_mut(out);
+    let (out, rest) = out.split_at_mut(N * x.len());
+    for (out, x) in out.as_chunks_mut::<N>().0.iter_mut().zip(x) {
+        out.copy_from_slice(&x.to_u64().to_le_bytes()[..N]);
+    }
+    rest.fill(0);
+}
+
+/// Undoes [`whole_bytes`], from element `start` on.
+#[inline(always)]
+fn from_whole_bytes<W: Word, const N: usize>(x: &[u64], start: usize, out: &mut [W]) {
+    let x: &[u8] = bytemuck::cast_slice(x);
+    for (out, x) in out.iter_mut().zip(&x.as_chunks::<N>().0[start..]) {
+        let mut word = [0; 8];
+        word[..N].copy_from_slice(x);
+        *out = W::from_u64(u64::from_le_bytes(word));
+    }
+}
+
 at_every_level! {
     /// The low `width` bits of each of 64 elements (fewer at the end of all), in `width` words.
     pub fn pack_low<W: Word>(x: &[W], width: u32, out: &mut [u64]) {
@@ -150,6 +172,8 @@ at_every_level! {
             16 => return convert!(u16),
             32 => return convert!(u32),
             64 => return convert!(u64),
+            40 => return whole_bytes::<W, 5>(x, out),
+            48 => return whole_bytes::<W, 6>(x, out),
             _ => {}
         }
         for (x, out) in x.chunks(64).zip(out.chunks_mut(width as usize)) {
@@ -184,6 +208,8 @@ at_every_level! {
             16 => return convert!(u16),
             32 => return convert!(u32),
             64 => return convert!(u64),
+            40 => return from_whole_bytes::<W, 5>(x, start, out),
+            48 => return from_whole_bytes::<W, 6>(x, start, out),
             _ => {}
         }
         for (i, out) in out.iter_mut().enumerate() {

@@ -51,7 +51,7 @@ pub struct Target {
 
 /// Columns of a tile at this level.
 pub fn tile_columns<W: Word>(level: Level) -> usize {
-    match W::BITS {
+    match W::STORED {
         32 if level.has_avx512() => 32,
         _ => 16,
     }
@@ -143,7 +143,7 @@ fn store<W: Word>(tile: &[W], j0: usize, row: usize, replace: bool, out: &Disjoi
 #[inline(always)]
 fn multiply_tile<W: Word>(level: Level, a: [&[W]; MR], step: usize, b: &[W], depth: usize, tile: &mut [W]) {
     #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() && W::BITS >= 32 {
+    if level.has_avx512() && W::STORED >= 32 {
         if depth == 0 {
             return tile.fill(W::ZERO);
         }
@@ -154,7 +154,7 @@ fn multiply_tile<W: Word>(level: Level, a: [&[W]; MR], step: usize, b: &[W], dep
         // SAFETY: the level is a witness of the instructions; the lengths were just checked, and
         // the pointers are cast to the type that they have, as the width tells.
         unsafe {
-            match W::BITS {
+            match W::STORED {
                 64 => x86::tile::<u64>(
                     a.map(|a| a.as_ptr().cast()),
                     step,

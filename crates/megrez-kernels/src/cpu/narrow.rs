@@ -24,7 +24,7 @@ pub fn product_with<W: Word>(level: Level, threads: usize, x: &[W], matrix: &Mat
     let threads = if m * k * n < WORTH_A_THREAD { 1 } else { threads };
     let shared = Disjoint::new(&mut out);
     #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() && W::BITS >= 32 && is_x86_feature_detected!("avx512vnni") {
+    if level.has_avx512() && W::STORED >= 32 && is_x86_feature_detected!("avx512vnni") {
         x86::products(threads, x, matrix, m, &shared);
         return out;
     }
@@ -97,6 +97,8 @@ mod x86 {
                             unsafe {
                                 match bytes {
                                     8 => sums_of_block::<8>(x.as_ptr(), weights.as_ptr(), groups, &mut sums),
+                                    6 => sums_of_block::<6>(x.as_ptr(), weights.as_ptr(), groups, &mut sums),
+                                    5 => sums_of_block::<5>(x.as_ptr(), weights.as_ptr(), groups, &mut sums),
                                     _ => sums_of_block::<4>(x.as_ptr(), weights.as_ptr(), groups, &mut sums),
                                 }
                             }

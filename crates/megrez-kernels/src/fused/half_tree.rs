@@ -46,13 +46,13 @@ impl Permutations {
     /// Word p of Conv(s).
     pub fn converted<W: Word>(&self, s: u128, p: usize) -> W {
         let (block, word) = place::<W>(p);
-        W::from_u64((self.hash(1 + block, s) >> (word * W::BITS as usize)) as u64)
+        W::from_u64((self.hash(1 + block, s) >> (word * W::STORED as usize)) as u64)
     }
 }
 
 /// The block of Conv in which word p lies, and which word of that it is.
 pub(super) fn place<W: Word>(p: usize) -> (usize, usize) {
-    let each = 128 / W::BITS as usize;
+    let each = 128 / W::STORED as usize;
     (p / each, p % each)
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Seeds {
 /// The half of its block in which word p of Conv lies, and the bit at which it begins there.
 #[inline(always)]
 pub(super) fn within<W: Word>(p: usize) -> (usize, usize) {
-    let bit = place::<W>(p).1 * W::BITS as usize;
+    let bit = place::<W>(p).1 * W::STORED as usize;
     (bit / 64, bit % 64)
 }
 

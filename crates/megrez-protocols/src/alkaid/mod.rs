@@ -43,7 +43,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 )
 .with_deferred_resharing()
 .with_offload()
-.with_floats(&crate::registry::MIZAR_FLOAT)
+.with_floats(&crate::protocol::MIZAR_FLOAT)
 .with_factors(4);
 
 suite_of_steps! { Alkaid, refuse =>

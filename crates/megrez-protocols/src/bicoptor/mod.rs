@@ -33,7 +33,8 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
     Security::SemiHonest,
     "semi-honest, one of three parties corrupted, while values stay in the compared range; party 2 helps",
     "improved Bicoptor (probabilistic truncation), corrected",
-);
+)
+.on_words();
 
 suite_of_steps! { Bicoptor, refuse =>
     0 = Constant,

@@ -52,7 +52,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 .with_native_maximum()
 .with_truncating_selection()
 .with_lookup()
-.with_floats(&crate::registry::MIZAR_FLOAT);
+.with_floats(&crate::protocol::MIZAR_FLOAT);
 
 suite_of_steps! { Mizar, refuse =>
     0 = Constant,

@@ -72,7 +72,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
         let key = Key::random().map_err(|e| Error::Randomness(e.to_string()))?;
         let zero: Vec<W> = input::drawn(&key, input.len());
         let one: Vec<W> = input.iter().zip(&zero).map(|(x, share)| x.sub(*share)).collect();
-        Ok(vec![Payload::from_pod(&zero), Payload::from_pod(&one), Payload::zeroed(0)])
+        Ok(vec![input::payload(&zero), input::payload(&one), Payload::zeroed(0)])
     }
 
     fn fresh(_: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
@@ -81,7 +81,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Self::Data, Error> {
         let worker = matches!(Role::of(party), Role::Worker(_));
-        let expected = if worker { value.shape.elements() * size_of::<W>() } else { 0 };
+        let expected = if worker { value.shape.elements() * W::BYTES } else { 0 };
         input::check_size(party, value, &payload, expected)?;
         if worker { Ok(Some(input::words(party, value, payload.as_bytes())?)) } else { Ok(None) }
     }
@@ -100,7 +100,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
             }
             _ => return Ok(Payload::zeroed(0)),
         };
-        Ok(Payload::from_pod(&party.device().download(words)?))
+        Ok(input::payload(&party.device().download(words)?))
     }
 
     fn reconstruct(&self, value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {

@@ -4,13 +4,18 @@ use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::Value;
 use megrez_prg::Key;
-use megrez_ring::Word;
+use megrez_ring::{Word, from_wire, to_wire};
 use megrez_session::{Error, Party};
 
 /// The words that a key's stream begins with.
 pub(super) fn drawn<W: Word>(key: &Key, n: usize) -> Vec<W> {
-    let words = key.stream().words((n * W::BITS as usize).div_ceil(64));
+    let words = key.stream().words((n * W::STORED as usize).div_ceil(64));
     bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec()
+}
+
+/// Words in a message of their own.
+pub(super) fn payload<W: Word>(words: &[W]) -> Payload {
+    Payload::from_bytes(&to_wire(words))
 }
 
 /// The key in party `party`'s input-mask key.
@@ -44,6 +49,5 @@ pub(super) fn words<W: Word, D: Device>(
     value: &Value,
     bytes: &[u8],
 ) -> Result<Tensor<W, D>, Error> {
-    let words = bytemuck::pod_collect_to_vec(bytes);
-    Ok(Tensor::new(value.shape.clone(), party.device().upload(words)?))
+    Ok(Tensor::new(value.shape.clone(), party.device().upload(from_wire(bytes))?))
 }

@@ -10,7 +10,7 @@ use crate::rss;
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
-use megrez_ring::{Word, bits};
+use megrez_ring::{Word, bits, from_wire};
 use megrez_session::{Error, Party};
 
 /// Worker `j`'s share of a ring value that the two workers hold.
@@ -64,12 +64,12 @@ pub(crate) fn bits_of_three<D: Device>(
 pub(super) fn sum_of_two<W: Word>(value: &Value, messages: &[Payload]) -> Result<Vec<W>, Error> {
     let n = value.shape.elements();
     let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
-    let share = |j: usize| -> Result<&[W], Error> {
-        let share: &[W] = messages.get(j).and_then(|m| m.as_pod().ok()).ok_or_else(wrong)?;
-        if share.len() == n { Ok(share) } else { Err(wrong()) }
+    let share = |j: usize| -> Result<Vec<W>, Error> {
+        let bytes = messages.get(j).map(Payload::as_bytes).filter(|bytes| bytes.len() == n * W::BYTES);
+        bytes.map(from_wire).ok_or_else(wrong)
     };
     match value.kind {
-        Kind::Public { .. } => Ok(share(0)?.to_vec()),
-        _ => Ok(share(0)?.iter().zip(share(1)?).map(|(a, b)| a.add(*b)).collect()),
+        Kind::Public { .. } => share(0),
+        _ => Ok(share(0)?.into_iter().zip(share(1)?).map(|(a, b)| a.add(b)).collect()),
     }
 }

@@ -5,7 +5,7 @@ use crate::Error;
 use megrez_kernels::{Device, Elem};
 use megrez_net::{ClockKind, Payload, Stamp};
 use megrez_prg::{Key, Stream};
-use megrez_ring::{Word, bits};
+use megrez_ring::{Word, bits, from_wire, to_wire};
 use std::time::Instant;
 
 impl<D: Device> Party<D> {
@@ -92,21 +92,22 @@ impl<D: Device> Party<D> {
         self.show(to, label, &buf);
         let words = self.device.download(buf)?;
         let payload = match bytemuck::allocation::try_cast_vec::<W, u64>(words) {
-            Ok(words) => Payload::from_words(words),
-            Err((_, words)) => Payload::from_pod(&words),
+            Ok(words) if W::BITS == u64::BITS => Payload::from_words(words),
+            Ok(words) => Payload::from_bytes(&to_wire::<W>(bytemuck::cast_slice(&words))),
+            Err((_, words)) => Payload::from_bytes(&to_wire(&words)),
         };
         self.send(to, label, payload)
     }
 
     /// Receives `n` ring elements.
     pub fn recv_ring<W: Word>(&mut self, from: usize, label: &str, n: usize) -> Result<D::Buf<W>, Error> {
-        let payload = self.recv(from, label, n * size_of::<W>())?;
+        let payload = self.recv(from, label, n * W::BYTES)?;
         if let Some(buf) = self.shown(from, label) {
             return Ok(buf);
         }
-        let words = match bytemuck::allocation::try_cast_vec::<u64, W>(payload.into_words()) {
-            Ok(words) => words,
-            Err((_, words)) => bytemuck::cast_slice::<u64, W>(&words)[..n].to_vec(),
+        let words = match W::BITS {
+            u64::BITS => bytemuck::allocation::cast_vec::<u64, W>(payload.into_words()),
+            _ => from_wire(payload.as_bytes()),
         };
         Ok(self.device.upload(words)?)
     }

@@ -141,7 +141,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
             let component = input::drawn::<W>(&input::key_of(mask_keys, i)?, input.len());
             m.iter_mut().zip(component).for_each(|(m, psi)| *m = m.sub(psi));
         }
-        let payload = Payload::from_pod(&m);
+        let payload = input::payload(&m);
         Ok(vec![payload.clone(), payload.clone(), payload])
     }
 
@@ -159,7 +159,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
-        input::check_size(party, value, &payload, value.shape.elements() * size_of::<W>())?;
+        input::check_size(party, value, &payload, value.shape.elements() * W::BYTES)?;
         Ok(Data::Ring(input::words(party, value, payload.as_bytes())?))
     }
 
@@ -178,7 +178,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
                 let terms = [(public, &m.buf), (W::ONE, &psi.own.buf)];
                 let share = device.combine(&terms, W::ZERO, m.elements())?;
                 let share = reveal::of_three::<W, D>(party, &share, m.elements())?;
-                Payload::from_pod(&device.download(share)?)
+                input::payload(&device.download(share)?)
             }
             (Masks::Bit(psi), Data::Bit(m)) => {
                 let terms: &[_] = if first { &[&m.buf, &psi.own.buf] } else { &[&psi.own.buf] };
@@ -186,7 +186,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
                 let words = device.download(reveal::bits_of_three(party, &share, m.elements())?)?;
                 Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(m.elements())])
             }
-            (Masks::Public(x), _) if first => Payload::from_pod(&device.download(x.buf.clone())?),
+            (Masks::Public(x), _) if first => input::payload(&device.download(x.buf.clone())?),
             _ => Payload::zeroed(0),
         })
     }

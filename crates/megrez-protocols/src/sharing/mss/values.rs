@@ -176,7 +176,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
             let mask = input::drawn::<W>(&input::key_of(mask_keys, j)?, input.len());
             masked.iter_mut().zip(mask).for_each(|(m, r)| *m = m.add(r));
         }
-        let payload = Payload::from_pod(&masked);
+        let payload = input::payload(&masked);
         Ok(vec![payload.clone(), payload, Payload::zeroed(0)])
     }
 
@@ -197,7 +197,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
         let n = if Role::of(party) == Role::Dealer { 0 } else { value.shape.elements() };
-        input::check_size(party, value, &payload, n * size_of::<W>())?;
+        input::check_size(party, value, &payload, n * W::BYTES)?;
         match Role::of(party) {
             Role::Dealer => Ok(Data::None),
             Role::Worker(_) => Ok(Data::Ring(input::words(party, value, payload.as_bytes())?)),
@@ -219,7 +219,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
                 let share =
                     device.combine(&[(public, &m.buf), (W::ONE.neg(), &r.buf)], W::ZERO, m.elements())?;
                 let share = reveal::of_two(party, j, &share, m.elements())?;
-                Ok(Payload::from_pod(&device.download(share)?))
+                Ok(input::payload(&device.download(share)?))
             }
             (Role::Worker(j), Masks::Bit(Mask::Worker(r)), Data::Bit(m)) => {
                 let terms: &[_] = if j == 0 { &[&m.buf, &r.buf] } else { &[&r.buf] };
@@ -227,7 +227,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
                 let share = reveal::bits_of_two(party, j, &share, m.elements())?;
                 Ok(Payload::from_words(device.download(share)?))
             }
-            (Role::Worker(0), Masks::Public(x), _) => Ok(Payload::from_pod(&device.download(x.buf.clone())?)),
+            (Role::Worker(0), Masks::Public(x), _) => Ok(input::payload(&device.download(x.buf.clone())?)),
             _ => Ok(Payload::zeroed(0)),
         }
     }

@@ -20,7 +20,7 @@ use crate::{Cost, Encode, EncodeError, Unit};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
-use megrez_ring::{Shape, Word, bits};
+use megrez_ring::{Shape, Word, bits, from_wire};
 use megrez_session::{Error, Party};
 
 /// A party's share of a replicated value: its own component and the next.
@@ -173,12 +173,12 @@ pub(crate) fn reconstruct<W: Word>(value: &Value, messages: &[Payload]) -> Resul
     let n = value.shape.elements();
     let wrong = || Error::Refused("a party sent an output share of the wrong size".into());
     let message = |i: usize| messages.get(i).ok_or_else(wrong);
-    let words = |i: usize| -> Result<&[W], Error> {
-        let words: &[W] = message(i)?.as_pod().map_err(|_| wrong())?;
-        if words.len() == n { Ok(words) } else { Err(wrong()) }
+    let words = |i: usize| -> Result<Vec<W>, Error> {
+        let bytes = message(i)?.as_bytes();
+        if bytes.len() == n * W::BYTES { Ok(from_wire(bytes)) } else { Err(wrong()) }
     };
     Ok(match value.kind {
-        Kind::Public { .. } => words(0)?.to_vec(),
+        Kind::Public { .. } => words(0)?,
         Kind::Ring { .. } | Kind::Additive { .. } => {
             let [a, b, c] = [words(0)?, words(1)?, words(2)?];
             (0..n).map(|i| a[i].add(b[i]).add(c[i])).collect()

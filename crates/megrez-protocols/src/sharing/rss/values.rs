@@ -8,7 +8,7 @@ use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::Value;
 use megrez_prg::Key;
-use megrez_ring::{Shape, Word, bits};
+use megrez_ring::{Shape, Word, bits, to_wire};
 use megrez_session::{Error, Party};
 use std::marker::PhantomData;
 
@@ -154,7 +154,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
         }
         let with_words = |key: &Key| {
             let mut bytes = key.expose().to_vec();
-            bytes.extend_from_slice(bytemuck::cast_slice(&rest));
+            bytes.extend_from_slice(&to_wire(&rest));
             Payload::from_bytes(&bytes)
         };
         let both = [keys[1].expose().as_slice(), keys[0].expose().as_slice()].concat();
@@ -162,7 +162,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
     }
 
     fn share_bytes(&self, value: &Value) -> usize {
-        (KEY_BYTES + value.shape.elements() * size_of::<W>()).max(2 * KEY_BYTES)
+        (KEY_BYTES + value.shape.elements() * W::BYTES).max(2 * KEY_BYTES)
     }
 
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
@@ -182,7 +182,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {
         let n = value.shape.elements();
-        let words = KEY_BYTES + n * size_of::<W>();
+        let words = KEY_BYTES + n * W::BYTES;
         let expected = if party.me() == 2 { 2 * KEY_BYTES } else { words };
         input::check_size(party, value, &payload, expected)?;
         let (first, rest) = payload.as_bytes().split_at(KEY_BYTES);
@@ -216,10 +216,10 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
             Ok(Payload::from_bytes(&bytemuck::cast_slice(&words)[..bits::bytes(n)]))
         };
         Ok(match (masks, data) {
-            (Masks::Public(x), _) if party.me() == 0 => Payload::from_pod(&device.download(x.buf.clone())?),
+            (Masks::Public(x), _) if party.me() == 0 => input::payload(&device.download(x.buf.clone())?),
             (_, Data::Ring(x)) => {
                 let share = reveal::of_three::<W, D>(party, &x.own.buf, x.own.elements())?;
-                Payload::from_pod(&device.download(share)?)
+                input::payload(&device.download(share)?)
             }
             (_, Data::Bit(x)) => packed(party, x)?,
             (Masks::Bit(r), Data::Masked(m)) => {

@@ -319,7 +319,7 @@ fn memory(work: &Work, job: &Job) -> u64 {
         work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
     let plans = work.steps.iter().chain(&work.shard);
     let step = plans.map(|plan| Host::memory_streamed(&job.protocol, plan)).max().unwrap_or(0);
-    step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring() / 8)))
+    step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring().next_power_of_two() / 8)))
 }
 
 impl Service {
