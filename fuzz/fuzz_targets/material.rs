@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use megrez_engine::files;
 use megrez_engine::store::{self, Binding};
 use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
@@ -20,13 +21,14 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
+    let suite = Mizar::<u32, Cpu>::default();
     for party in 0..3usize {
+        let (protocol, client) = ("mizar", "owner");
         let binding =
-            Binding { batch: [7; 16], party, protocol: "mizar", client: "owner", upload: None, plan: &PLAN };
+            Binding { batch: [7; 16], party, stock: false, protocol, client, upload: None, plan: &PLAN };
         let mut file = binding.header(&[9; 16]);
         file.extend_from_slice(bytes);
-        let hash = blake3::hash(&file);
-        file.extend_from_slice(hash.as_bytes());
-        let _ = store::decode::<Mizar<u32, Cpu>>(&Cpu::default(), &binding, &[9; 16], &file);
+        files::seal(store::MATERIAL, &mut file);
+        let _ = store::decode(&suite, &Cpu::default(), &binding, &[9; 16], &file);
     }
 });

@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
         plan.validate().unwrap();
         assert_eq!(Plan::from_bytes(&plan.to_bytes()).unwrap(), plan);
         for protocol in megrez_protocols::registry::PROTOCOLS {
-            let _ = megrez_service::protocols::price(protocol.name, &plan);
+            let _ = megrez_service::protocols::cost(protocol.name, &plan);
         }
     }
 });

@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let folder = std::env::temp_dir().join(format!("megrez-fuzz-stored-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder can be made");
     let models = Models::shared(&folder, None).expect("a folder without a key");
-    let mut sealed = [b"megrez-model-004".as_slice(), bytes].concat();
+    let mut sealed = [b"megrez-model-005".as_slice(), bytes].concat();
     files::seal("megrez 2026 stored model", &mut sealed);
     for (name, content) in [("as-it-is", bytes), ("sealed", &sealed)] {
         std::fs::write(folder.join(format!("{name}.model")), content).expect("a temporary file");
