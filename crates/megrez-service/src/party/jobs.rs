@@ -72,9 +72,7 @@ impl RunJob<'_> {
         })?;
         Ok(store::claim(&folder, suite, party.device(), &binding, &preparation)?)
     }
-}
 
-impl RunJob<'_> {
     /// Runs the plan as often as is asked.
     pub(super) fn run(self, suite: &Suite) -> Result<Vec<PartyReport>> {
         check(suite, self.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
