@@ -223,7 +223,7 @@ def compile(
             `example_input`, or 1.
         shapes: whole shapes for inputs by name, where the model leaves more open than the batch.
         ring: bits of the ring, 32, 40, 48 or 64: on the shorter ones less is sent, and less fits.
-        frac: fraction bits of fixed point; by default 16 on the 64-bit ring and 10 on the 32-bit ring.
+        frac: fraction bits of fixed point; by default 16, and 10 on the 32-bit ring.
         input_range: what every element of the data lies in: a bound of the magnitude, a pair of bounds, or
             one of these for each input by name. Data outside is refused before it is shared.
         ranges: refuse a model whose ranges cannot be proven to fit the ring, take what `calibration` has

@@ -5,13 +5,13 @@ use crate::after::After;
 use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
 use crate::graph::{Graph, Id, Node};
 use crate::lowering::{Lowering, Operand, Secret};
-use crate::options::{CompileOptions, TreeForm};
+use crate::options::{Comparison, CompileOptions, TreeForm};
 use crate::passes;
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::range::{Interval, RangePolicy};
 use crate::tensor::Constant;
 use crate::tokens::{tables, vocabularies};
-use megrez_plan::{Plan, ValueId};
+use megrez_plan::{List, Plan, SignBit, ValueId};
 use megrez_ring::Shape;
 use std::collections::{HashMap, HashSet};
 
@@ -162,8 +162,15 @@ fn check(options: &CompileOptions) -> Result<(), Problem> {
 
 /// What to do about a range that cannot be proven: which settings can.
 fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> String {
+    // No proof depends on the digits of a comparison, and those of one ring are not for another.
+    let comparison = match options.comparison.clone() {
+        Comparison::Fixed(sign) => Comparison::Fixed(SignBit { list: List::Bits, ..sign }),
+        fitted @ Comparison::Fitted { .. } => fitted,
+    };
     let provable = |ring: u32, frac: u32| {
-        let options = CompileOptions { ring, frac, policy: RangePolicy::Prove, ..options.clone() };
+        let comparison = comparison.clone();
+        let options =
+            CompileOptions { ring, frac, comparison, policy: RangePolicy::Prove, ..options.clone() };
         check(&options).is_ok() && lower(graph, after, &options).is_ok()
     };
     let mut ways = vec![];
@@ -171,8 +178,7 @@ fn remedy(graph: &Graph, after: &[Vec<After>], options: &CompileOptions) -> Stri
     if let Some(frac) = (6..options.frac).rev().find(|&f| provable(options.ring, f)) {
         ways.push(format!("use {frac} fraction bits"));
     }
-    let larger = RINGS.into_iter().filter(|&ring| ring > options.ring);
-    if let Some(ring) = larger.into_iter().find(|&ring| provable(ring, options.frac)) {
+    if let Some(ring) = RINGS.into_iter().find(|&ring| ring > options.ring && provable(ring, options.frac)) {
         ways.push(format!("use the {ring}-bit ring"));
     }
     ways.push("declare a smaller input range".into());

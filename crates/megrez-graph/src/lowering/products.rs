@@ -99,7 +99,7 @@ impl Lowering<'_> {
         if self.ring() < 40 {
             return refuse(
                 "multiplies by a public matrix, whose words do not fit this ring",
-                "use the 64-bit ring",
+                "use a ring of 40 bits or more",
             );
         }
         let (low, high) = x.range.hull();

@@ -62,7 +62,7 @@ mod x86 {
     /// Every row of x times every block of columns; needs AVX-512 F, BW and VNNI.
     pub fn products<W: Word>(threads: usize, x: &[W], matrix: &Matrix, m: usize, shared: &Disjoint<'_, W>) {
         let (k, n, groups) = (matrix.rows(), matrix.columns(), matrix.groups());
-        let bytes = W::BITS as usize / 8;
+        let bytes = W::BYTES;
         let size = groups * bytes * ROWS;
         // Of every group of rows of the matrix, byte by byte, what multiplies its four rows.
         let mut parts = vec![0u8; m * size];

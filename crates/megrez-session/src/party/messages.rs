@@ -91,10 +91,9 @@ impl<D: Device> Party<D> {
     pub fn send_ring<W: Word>(&mut self, to: usize, label: &str, buf: D::Buf<W>) -> Result<(), Error> {
         self.show(to, label, &buf);
         let words = self.device.download(buf)?;
-        let payload = match bytemuck::allocation::try_cast_vec::<W, u64>(words) {
-            Ok(words) if W::BITS == u64::BITS => Payload::from_words(words),
-            Ok(words) => Payload::from_bytes(&to_wire::<W>(bytemuck::cast_slice(&words))),
-            Err((_, words)) => Payload::from_bytes(&to_wire(&words)),
+        let payload = match W::BITS {
+            u64::BITS => Payload::from_words(bytemuck::allocation::cast_vec(words)),
+            _ => Payload::from_bytes(&to_wire(&words)),
         };
         self.send(to, label, payload)
     }
