@@ -214,4 +214,65 @@ impl<'a> Product<'a> {
         };
         Ok(Tensor::new(output.clone(), buf))
     }
+
+    /// B(m_x, ψ_y) + B(ψ_x, m_y) + public·B(m_x, m_y), as two products: the public one goes with a
+    /// sum of the smaller operand.
+    pub(crate) fn cross<W: Word, D: Device>(
+        &self,
+        device: &D,
+        (m_x, psi_x): (&Tensor<W, D>, &Tensor<W, D>),
+        (m_y, psi_y): (&Tensor<W, D>, &Tensor<W, D>),
+        public: W,
+        output: &Shape,
+    ) -> Result<[Tensor<W, D>; 2], DeviceError> {
+        let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| self.apply(device, x, y, output);
+        let with = |m: &Tensor<W, D>, psi: &Tensor<W, D>| -> Result<Tensor<W, D>, DeviceError> {
+            let sum = device.combine(&[(public, &m.buf), (W::ONE, &psi.buf)], W::ZERO, m.elements())?;
+            Ok(Tensor::new(m.shape.clone(), sum))
+        };
+        Ok(if public == W::ZERO {
+            [apply(m_x, psi_y)?, apply(psi_x, m_y)?]
+        } else if m_x.elements() <= m_y.elements() {
+            [apply(m_x, psi_y)?, apply(&with(m_x, psi_x)?, m_y)?]
+        } else {
+            [apply(m_x, &with(m_y, psi_y)?)?, apply(psi_x, m_y)?]
+        })
+    }
+
+    /// B(x_0 + x_1, y_0 + y_1).
+    pub(crate) fn of_sums<W: Word, D: Device>(
+        &self,
+        device: &D,
+        [x, more_x]: [&Tensor<W, D>; 2],
+        [y, more_y]: [&Tensor<W, D>; 2],
+        output: &Shape,
+    ) -> Result<Tensor<W, D>, DeviceError> {
+        let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| self.apply(device, x, y, output);
+        let sum = |x: &Tensor<W, D>, y: &Tensor<W, D>| sum(device, x, y);
+        if !is_rarely_used(x, y, output) {
+            apply(&sum(x, more_x)?, &sum(y, more_y)?)
+        } else if x.elements() <= y.elements() {
+            let x = sum(x, more_x)?;
+            sum(&apply(&x, y)?, &apply(&x, more_y)?)
+        } else {
+            let y = sum(y, more_y)?;
+            sum(&apply(x, &y)?, &apply(more_x, &y)?)
+        }
+    }
+}
+
+/// Whether each element of the larger operand of a product is used a few times only, so that
+/// another product is cheaper than a sum with it.
+pub(crate) fn is_rarely_used<W: Word, D: Device>(x: &Tensor<W, D>, y: &Tensor<W, D>, output: &Shape) -> bool {
+    output.elements() < x.elements().max(y.elements()) / 4
+}
+
+/// x + y.
+pub(crate) fn sum<W: Word, D: Device>(
+    device: &D,
+    x: &Tensor<W, D>,
+    y: &Tensor<W, D>,
+) -> Result<Tensor<W, D>, DeviceError> {
+    let sum = device.combine(&[(W::ONE, &x.buf), (W::ONE, &y.buf)], W::ZERO, x.elements())?;
+    Ok(Tensor::new(x.shape.clone(), sum))
 }

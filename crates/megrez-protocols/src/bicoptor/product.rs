@@ -65,7 +65,7 @@ impl<'a, W: Word, D: Device> Step<'a, Bicoptor<W, D>> for Product<'a> {
         let left = party.scope("left", |party| RingMask::fresh(party, self.operands[0]))?;
         let right = party.scope("right", |party| RingMask::fresh(party, self.operands[1]))?;
         let gamma = deal(party, 0, "gamma", self.shape.elements(), |device| {
-            Ok(self.product.apply(device, &left.total(device)?, &right.total(device)?, self.shape)?.buf)
+            Ok(self.product.of_sums(device, left.both(), right.both(), self.shape)?.buf)
         })?;
         Ok(Material { left, right, gamma })
     }
@@ -116,10 +116,8 @@ fn online<W: Word, D: Device>(
     let [mx, my] = &masked[..] else { unreachable!("two operands") };
     let device = party.device();
     let (minus, public) = (W::ONE.neg(), if j == 0 { W::ONE } else { W::ZERO });
-    // B(m_x, [j=0]·m_y − [r_y]) − B([r_x], m_y) + [Γ].
-    let second = device.combine(&[(public, &my.buf), (minus, &ry.buf)], W::ZERO, my.elements())?;
-    let left = product.apply(device, mx, &Tensor::new(my.shape.clone(), second), shape)?;
-    let right = product.apply(device, rx, my, shape)?;
-    let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma)];
+    // [Γ] − B(m_x, [r_y]) − B([r_x], m_y), and at worker 0 B(m_x, m_y).
+    let [left, right] = product.cross(device, (mx, rx), (my, ry), public.neg(), shape)?;
+    let terms = [(minus, &left.buf), (minus, &right.buf), (W::ONE, &gamma)];
     Ok(device.combine(&terms, W::ZERO, shape.elements())?)
 }

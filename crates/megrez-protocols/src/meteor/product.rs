@@ -22,7 +22,7 @@ use crate::rss::Rss;
 use crate::sharing::Variant;
 use crate::steps::product;
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
-use megrez_kernels::{Device, DeviceError, Tensor};
+use megrez_kernels::{Device, Tensor};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -73,39 +73,11 @@ impl<'a, W: Word, D: Device, P: Variant> Step<'a, MaskedReplicated<W, D, P>> for
                 let products = if c == 0 { &products[..] } else { &products[..2] };
                 return device.products(products, &[(one, &gamma.buf), (minus, &mask.buf)]);
             }
-            let [left, right] = cross(device, &self.product, (m_x, x), (m_y, y), c == 0, shape)?;
+            let [left, right] = self.product.cross(device, (m_x, x), (m_y, y), public, shape)?;
             let terms = [(one, &left.buf), (one, &right.buf), (one, &gamma.buf), (minus, &mask.buf)];
             device.combine(&terms, W::ZERO, shape.elements())
         })?;
         let m_z = open(party, "product", shape.elements(), z)?;
         Ok((Data::of_ring(shape, m_z), None))
     }
-}
-
-/// B(m_x, ψ_y) + B(ψ_x, m_y), and B(m_x, m_y) with `public`, as two products: the public one goes
-/// with a sum of the smaller operand.
-pub(super) fn cross<W: Word, D: Device>(
-    device: &D,
-    product: &local::Product<'_>,
-    (m_x, psi_x): (&Tensor<W, D>, &Tensor<W, D>),
-    (m_y, psi_y): (&Tensor<W, D>, &Tensor<W, D>),
-    public: bool,
-    shape: &Shape,
-) -> Result<[Tensor<W, D>; 2], DeviceError> {
-    let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| product.apply(device, x, y, shape);
-    Ok(match (public, m_x.elements() <= m_y.elements()) {
-        (false, _) => [apply(m_x, psi_y)?, apply(psi_x, m_y)?],
-        (true, true) => [apply(m_x, psi_y)?, apply(&sum(device, m_x, psi_x)?, m_y)?],
-        (true, false) => [apply(m_x, &sum(device, m_y, psi_y)?)?, apply(psi_x, m_y)?],
-    })
-}
-
-/// a + b.
-pub(super) fn sum<W: Word, D: Device>(
-    device: &D,
-    a: &Tensor<W, D>,
-    b: &Tensor<W, D>,
-) -> Result<Tensor<W, D>, DeviceError> {
-    let sum = device.combine(&[(W::ONE, &a.buf), (W::ONE, &b.buf)], W::ZERO, a.elements())?;
-    Ok(Tensor::new(a.shape.clone(), sum))
 }

@@ -21,8 +21,7 @@
 //!
 //! Security: `docs/security/meteor.md`.
 
-use super::product::{cross, sum};
-use crate::local::Product;
+use crate::local::{Product, is_rarely_used, sum};
 use crate::mrss::sum::{Summand, part};
 use crate::mrss::{Data, MaskedReplicated, Masks};
 use crate::rss::{Rss, draw};
@@ -91,25 +90,23 @@ fn product<W: Word, D: Device>(
     let (device, shape, one) = (party.device(), &gamma.shape, W::ONE);
     let first = party.me() == 0;
     let summands = if !first {
-        cross(device, product, (m_x, &psi_x.next), (m_y, &psi_y.next), false, shape)?.into()
-    } else if shape.elements() < m_x.elements().max(m_y.elements()) / 4 {
-        // Each element of the larger operand is used a few times only: another product is cheaper
-        // than a sum.
+        product.cross(device, (m_x, &psi_x.next), (m_y, &psi_y.next), W::ZERO, shape)?.into()
+    } else if is_rarely_used(m_x, m_y, shape) {
         let ((x, more_x), (y, more_y)) = ((&psi_x.own, &psi_x.next), (&psi_y.own, &psi_y.next));
         if m_x.elements() <= m_y.elements() {
             let x = sum(device, x, more_x)?;
-            let mut summands = Vec::from(cross(device, product, (m_x, &x), (m_y, y), true, shape)?);
+            let mut summands = Vec::from(product.cross(device, (m_x, &x), (m_y, y), one, shape)?);
             summands.push(product.apply(device, m_x, more_y, shape)?);
             summands
         } else {
             let y = sum(device, y, more_y)?;
-            let mut summands = Vec::from(cross(device, product, (m_x, x), (m_y, &y), true, shape)?);
+            let mut summands = Vec::from(product.cross(device, (m_x, x), (m_y, &y), one, shape)?);
             summands.push(product.apply(device, more_x, m_y, shape)?);
             summands
         }
     } else {
         let (x, y) = (part(party, psi_x)?, part(party, psi_y)?);
-        cross(device, product, (m_x, &x), (m_y, &y), true, shape)?.into()
+        product.cross(device, (m_x, &x), (m_y, &y), one, shape)?.into()
     };
     let terms: Vec<_> = summands.iter().chain([gamma]).map(|z| (one, &z.buf)).collect();
     Ok(Some(Tensor::new(shape.clone(), device.combine(&terms, W::ZERO, shape.elements())?)))

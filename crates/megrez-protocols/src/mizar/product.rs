@@ -17,7 +17,7 @@
 use super::family::Mizar;
 use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported, local};
-use megrez_kernels::{Device, Tensor};
+use megrez_kernels::Device;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -48,7 +48,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
     ) -> Result<Self::Material, Error> {
         let (rx, ry) = (inputs[0].ring(), inputs[1].ring());
         deal(party, 1, "gamma", self.shape.elements(), |device| {
-            Ok(self.product.apply(device, &rx.total(device)?, &ry.total(device)?, self.shape)?.buf)
+            Ok(self.product.of_sums(device, rx.both(), ry.both(), self.shape)?.buf)
         })
     }
 
@@ -68,11 +68,8 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
             let products = if j == 0 { &products[..] } else { &products[1..] };
             device.products(products, &[(W::ONE, &gamma), (W::ONE, &rz.buf)])?
         } else {
-            // B(m_x, [j=0]·m_y − [r_y]) − B([r_x], m_y): two products instead of three.
-            let second = device.combine(&[(public, &my.buf), (minus, &ry.buf)], W::ZERO, my.elements())?;
-            let left = self.product.apply(device, mx, &Tensor::new(my.shape.clone(), second), self.shape)?;
-            let right = self.product.apply(device, rx, my, self.shape)?;
-            let terms = [(W::ONE, &left.buf), (minus, &right.buf), (W::ONE, &gamma), (W::ONE, &rz.buf)];
+            let [left, right] = self.product.cross(device, (mx, rx), (my, ry), public.neg(), self.shape)?;
+            let terms = [(minus, &left.buf), (minus, &right.buf), (W::ONE, &gamma), (W::ONE, &rz.buf)];
             device.combine(&terms, W::ZERO, n)?
         };
         let mz = open(party, j, "product", n, share)?;

@@ -61,24 +61,10 @@ pub(crate) fn summand<W: Word, D: Device>(
             let products = [(W::ONE, x[0], y[0]), (W::ONE, x[1], y[0]), (W::ONE, x[0], y[1])];
             return Ok(device.products(&products, masks)?);
         }
-        // Two products instead of three: (x_i + x_{i+1})·y_i + x_i·y_{i+1}. The sum is of the
-        // smaller operand.
-        _ if x.own.elements() <= y.own.elements() => {
-            let both = sum(device, x)?;
-            [product.apply(device, &both, &y.own, output)?, product.apply(device, &x.own, &y.next, output)?]
-        }
-        _ => {
-            let both = sum(device, y)?;
-            [product.apply(device, &x.own, &both, output)?, product.apply(device, &x.next, &y.own, output)?]
-        }
+        _ => product.cross(device, (&x.own, &x.next), (&y.own, &y.next), W::ONE, output)?,
     };
     let terms: Vec<_> = terms.iter().map(|t| (W::ONE, &t.buf)).chain(masks.iter().copied()).collect();
     Ok(device.combine(&terms, W::ZERO, output.elements())?)
-}
-
-fn sum<W: Word, D: Device>(device: &D, x: &Rss<Tensor<W, D>>) -> Result<Tensor<W, D>, Error> {
-    let terms = [(W::ONE, &x.own.buf), (W::ONE, &x.next.buf)];
-    Ok(Tensor::new(x.own.shape.clone(), device.combine(&terms, W::ZERO, x.own.elements())?))
 }
 
 pub(crate) fn online<W: Word, D: Device>(

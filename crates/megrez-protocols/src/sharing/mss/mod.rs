@@ -92,6 +92,17 @@ impl<T> Mask<T> {
             Mask::Dealer(_) => panic!("the dealer has no single share of a mask"),
         }
     }
+
+    /// Both workers' shares, at the dealer.
+    ///
+    /// # Panics
+    /// At a worker, which knows its own share only: a step that asks mixed up its roles.
+    pub fn both(&self) -> [&T; 2] {
+        match self {
+            Mask::Dealer([a, b]) => [a, b],
+            Mask::Worker(_) => panic!("a worker does not know the whole mask"),
+        }
+    }
 }
 
 impl<W: Word, D: Device> RingMask<W, D> {
@@ -104,13 +115,9 @@ impl<W: Word, D: Device> RingMask<W, D> {
 
     /// r = r_0 + r_1, at the dealer.
     pub fn total(&self, device: &D) -> Result<Tensor<W, D>, Error> {
-        match self {
-            Mask::Dealer([a, b]) => {
-                let sum = device.combine(&[(W::ONE, &a.buf), (W::ONE, &b.buf)], W::ZERO, a.elements())?;
-                Ok(Tensor::new(a.shape.clone(), sum))
-            }
-            Mask::Worker(_) => panic!("a worker does not know the whole mask"),
-        }
+        let [a, b] = self.both();
+        let sum = device.combine(&[(W::ONE, &a.buf), (W::ONE, &b.buf)], W::ZERO, a.elements())?;
+        Ok(Tensor::new(a.shape.clone(), sum))
     }
 }
 
@@ -124,12 +131,8 @@ impl<D: Device> BitMask<D> {
 
     /// r = r_0 ⊕ r_1, at the dealer.
     pub fn total_bits(&self, device: &D) -> Result<Bits<D>, Error> {
-        match self {
-            Mask::Dealer([a, b]) => {
-                Ok(Bits::new(a.shape.clone(), device.xor(&[&a.buf, &b.buf], false, a.elements())?))
-            }
-            Mask::Worker(_) => panic!("a worker does not know the whole mask"),
-        }
+        let [a, b] = self.both();
+        Ok(Bits::new(a.shape.clone(), device.xor(&[&a.buf, &b.buf], false, a.elements())?))
     }
 }
 
