@@ -159,6 +159,9 @@ pub fn of(protocol: &str) -> Vec<Case> {
         bits("select, truncated", |plan, b| {
             plan.step("step", Op::Select { truncate: 8 }, &[b[0], b[4]]).ok()
         }),
+        bits("select, added up", |plan, b| {
+            plan.step("step", Op::SelectSum { groups: vec![1, N - 1] }, &[b[0], b[4]]).ok()
+        }),
         bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
         bits("and of two", sixth(2)),
         bits("and of three", sixth(3)),

@@ -267,6 +267,13 @@ impl Builder {
                     plan.value(v).shape == shape && matches!(plan.value(v).kind, Kind::Ring { .. })
                 });
                 match ring {
+                    Some(ring) if self.protocol.selects_truncated && self.choices.below(4) == 0 => {
+                        // Two groups, or one where there are no two rows.
+                        let rows = shape.dims().first().copied().unwrap_or(0);
+                        let first = 1 + self.choices.below(rows.max(1));
+                        let groups = [first, rows.saturating_sub(first)].into_iter().filter(|&n| n > 0);
+                        self.push(Op::SelectSum { groups: groups.collect() }, &[bit, ring])
+                    }
                     Some(ring) if self.choices.coin() => {
                         let truncate = u32::from(self.protocol.selects_truncated && self.choices.coin());
                         self.push(Op::Select { truncate }, &[bit, ring])

@@ -107,6 +107,7 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::FromBits => "from bits",
         Op::AddBits => "addition of bits",
         Op::Select { .. } => "selection",
+        Op::SelectSum { .. } => "selection that is added up",
         Op::BitToRing => "bit to ring",
         Op::And => "conjunction",
         Op::Lookup(_) => "lookup",
@@ -115,7 +116,7 @@ fn kind(op: &Op) -> Option<&'static str> {
     })
 }
 
-const KINDS: usize = 17;
+const KINDS: usize = 18;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

@@ -137,9 +137,10 @@ fn no_operation_is_without_a_case() {
                 "Maximum",
                 "Lookup",
                 "Winner",
+                "SelectSum",
             ],
-            "aby3" | "falcon" | "alkaid" => &["Maximum", "Lookup", "Winner"],
-            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded", "Lookup", "Winner"],
+            "aby3" | "falcon" | "alkaid" => &["Maximum", "Lookup", "Winner", "SelectSum"],
+            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded", "Lookup", "Winner", "SelectSum"],
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };
         names.iter().copied().collect()

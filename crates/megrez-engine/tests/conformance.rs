@@ -67,7 +67,7 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                 // pools to tournaments. Sums that wait for their truncation, conjunctions of more
                 // than two bits, and values by their bits, are the replicated protocols'; so are
                 // steps of the other family; products of more than two values are meteor's.
-                // Selections that truncate are the dealer's, too.
+                // Selections that truncate or add up are the dealer's, too.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
@@ -75,7 +75,8 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
                         || case.name.starts_with("dealt/")
-                        || case.name == "select-truncated" && why.contains("compile it for this protocol")
+                        || ["select-truncated", "select-sum"].iter().any(|s| case.name.starts_with(s))
+                            && why.contains("compile it for this protocol")
                         || ["lookup/", "winner/"].iter().any(|s| case.name.starts_with(s))
                             && why.contains("--activations")
                         || case.name.starts_with("many/")

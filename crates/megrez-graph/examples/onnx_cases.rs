@@ -20,6 +20,7 @@ use megrez_graph::{
 };
 use megrez_net::ClockKind;
 use megrez_plan::{Fewest, List, SignBit};
+use megrez_protocols::registry;
 use megrez_ring::{Word, encode};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::read_dir;
@@ -95,6 +96,8 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         policy: RangePolicy::Prove,
         // As the command compares, if nothing else is said.
         comparison: Comparison::Fixed(SignBit { list: List::digits(64, Fewest::Total), ..SignBit::FULL }),
+        selects_truncated: registry::find(protocol.split('@').next().unwrap_or(""))
+            .is_some_and(|protocol| protocol.selects_truncated),
         trees: if protocol.ends_with("@shape") { TreeForm::Shape } else { TreeForm::Hidden },
         ..CompileOptions::default()
     };

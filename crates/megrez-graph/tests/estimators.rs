@@ -39,8 +39,11 @@ fn expect(op: &str, x: &Tensor, attributes: Attributes, outputs: usize, want: &[
         policy: RangePolicy::Assume,
         ..CompileOptions::default()
     };
-    for trees in [TreeForm::Hidden, TreeForm::Shape] {
-        let options = CompileOptions { trees, ..options.clone() };
+    // In shape also as protocols take it that add up what bits choose.
+    for (trees, selects_truncated) in
+        [(TreeForm::Hidden, false), (TreeForm::Shape, false), (TreeForm::Shape, true)]
+    {
+        let options = CompileOptions { trees, selects_truncated, ..options.clone() };
         let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
         check(&compiled, std::slice::from_ref(x), 4e-3);
     }
@@ -218,6 +221,8 @@ fn thresholds_outside_of_the_data_lead_one_way() {
     assert_eq!(widths(&far_plan(&x, &options)), [22, 3]);
     let shape = CompileOptions { trees: TreeForm::Shape, ..options };
     assert_eq!(widths(&far_plan(&x, &shape)), [22]);
+    let guided = CompileOptions { selects_truncated: true, ..shape };
+    assert_eq!(widths(&far_plan(&x, &guided)), [22, 22]);
 }
 
 fn far_plan(x: &Tensor, options: &CompileOptions) -> Plan {
@@ -356,15 +361,16 @@ const MODES: [&str; 4] = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"];
 
 #[test]
 fn trees_of_any_shape_give_the_same_in_all_forms() {
-    // Few rows are counted where trees are deep, many are walked; leaves alone are trees as well.
+    // Few rows are counted where trees are deep, many are guided; leaves alone are trees as well.
     for (sizes, rows, chain) in [
         (&[5usize, 1, 9, 2][..], 3, false),
         (&[12, 3, 1], 4, true),
         (&[1, 31, 17, 31], 2, false),
         (&[2, 2], 5, false),
         (&[40], 1000, true),
+        (&[31, 17, 5, 1, 31], 9000, false),
     ] {
-        for seed in 0..3 {
+        for seed in 0..if rows > 1000 { 1 } else { 3 } {
             let (attributes, trees) = grown(seed, sizes, 5, &MODES, chain);
             // On a grid that thresholds lie on.
             let x = (0..rows * 5).map(|i| ((i * 7919 + seed as usize * 31) % 129) as f32 / 16.0 - 4.0);
@@ -373,6 +379,30 @@ fn trees_of_any_shape_give_the_same_in_all_forms() {
             expect("TreeEnsembleRegressor", &x, attributes, 1, &want);
         }
     }
+}
+
+#[test]
+fn many_rows_are_guided_through_shown_trees_and_few_are_counted() {
+    let comparisons = |rows: usize, sizes: &[usize], selects_truncated: bool| {
+        let (attributes, _) = grown(1, sizes, 5, &MODES, false);
+        let g = graph("TreeEnsembleRegressor", &Tensor::filled([rows, 5], 0.0), attributes, 1).unwrap();
+        let trees = TreeForm::Shape;
+        let input_range = Interval::abs(8.0);
+        let options = CompileOptions { trees, input_range, selects_truncated, ..CompileOptions::default() };
+        let plan = compile(&g, &options).unwrap().plan;
+        let count = |which: fn(&Op) -> bool| crate::common::elements(&plan, which) / rows;
+        (
+            count(|op| matches!(op, Op::CompareMany { .. })),
+            count(|op| matches!(op, Op::Select { .. })),
+            count(|op| matches!(op, Op::SelectSum { .. })),
+        )
+    };
+    // 39 leaves: 37 tests in 2 trees, and a count for each leaf.
+    assert_eq!(comparisons(2, &[31, 8], true), (37 + 39, 0, 0));
+    let (compared, none, sums) = comparisons(20_000, &[31, 8], true);
+    assert!(none == 0 && compared < 20 && sums == compared - 2 + 1, "{compared} {sums}");
+    // What others compare, and select: every test but the roots.
+    assert_eq!(comparisons(20_000, &[31, 8], false), (37, 35, 0));
 }
 
 #[test]

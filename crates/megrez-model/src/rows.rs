@@ -91,7 +91,7 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Conv(_) => Effect::Images,
         Op::Additive(op) | Op::Offloaded(op) => effect(op),
         Op::CompareMany { .. } | Op::ToBits => Effect::Spread,
-        Op::AddBits | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
+        Op::AddBits | Op::SelectSum { .. } | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
         Op::FromBits | Op::Winner(_) => Effect::Reduce(0),
         Op::Combine { .. }
         | Op::Rescale { .. }

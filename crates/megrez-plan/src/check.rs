@@ -314,6 +314,22 @@ impl Op {
                 }
                 Value { shape: shape.clone(), kind: Kind::Ring { frac: frac - truncate } }
             }
+            Op::SelectSum { groups } => {
+                let [b, x] = arity(inputs)?;
+                let (shape, frac) = ring_input(&x)?;
+                if bit_input(&b)? != shape {
+                    return refuse("the bits and the values differ in shape");
+                }
+                let Some((rows, rest)) = shape.dims().split_first() else {
+                    return refuse("adds up along a first dimension, and there is none");
+                };
+                let sum = groups.iter().try_fold(0usize, |sum, &n| sum.checked_add(n).filter(|_| n > 0));
+                if groups.is_empty() || sum != Some(*rows) {
+                    return refuse(format!("its groups are not those of {rows} values"));
+                }
+                let dims = [&[groups.len()], rest].concat();
+                Value { shape: dims.into(), kind: Kind::Ring { frac } }
+            }
             Op::BitToRing => {
                 let [b] = arity(inputs)?;
                 Value { shape: bit_input(&b)?.clone(), kind: Kind::Ring { frac: 0 } }

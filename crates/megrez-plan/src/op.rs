@@ -136,6 +136,13 @@ pub enum Op {
         /// The standard deviation of what each of the two draws, in words; 0 for none.
         deviation: u64,
     },
+    /// Of each group of neighbours along the first dimension the sum of the values whose secret bit
+    /// is a one: bit · x for bits and ring values of one shape, added up before they are shared
+    /// again.
+    SelectSum {
+        /// How many neighbours each group has.
+        groups: Vec<usize>,
+    },
 }
 
 /// The largest standard deviation of [`Op::Noise`].

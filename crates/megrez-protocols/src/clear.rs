@@ -386,23 +386,31 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Winner<'a> {
     }
 }
 
-/// b·x, truncated or not, or the bit as 0 or 1.
-pub struct Select<'a>(u32, &'a Shape);
+/// b·x, truncated or not or added up, or the bit as 0 or 1.
+pub struct Select<'a>(Call<'a>);
 
 impl<'a, W: Word, D: Device> Plain<'a, W, D> for Select<'a> {
     fn of(call: Call<'a>) -> Option<Self> {
-        match *call.op {
-            Op::Select { truncate } => Some(Select(truncate, call.shape())),
-            Op::BitToRing => Some(Select(0, call.shape())),
-            _ => None,
-        }
+        matches!(call.op, Op::Select { .. } | Op::SelectSum { .. } | Op::BitToRing).then_some(Select(call))
     }
 
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
-        let value = x.get(1).map(|x| each(device, self.1, x, |x| floor_shift(x, self.0))).transpose()?;
+        let (bits, output) = (x[0].bit(), self.0.shape());
+        let (dropped, groups) = match self.0.op {
+            Op::Select { truncate } => (*truncate, None),
+            Op::SelectSum { groups } => (0, Some(groups)),
+            _ => (0, None),
+        };
+        let value =
+            x.get(1).map(|x| each(device, &bits.shape, x, |x| floor_shift(x, dropped))).transpose()?;
         let value = value.as_ref().map(|value| &value.ring().buf);
-        let z = device.bit_times(&x[0].bit().buf, value, self.1.elements())?;
-        Ok(Data::Ring(Tensor::new(self.1.clone(), z)))
+        let n = bits.shape.elements();
+        let selected = device.bit_times(&bits.buf, value, n)?;
+        let z = match groups {
+            Some(groups) => local::group_sums(device, &selected, groups, n / bits.shape.dims()[0].max(1))?,
+            None => selected,
+        };
+        Ok(Data::Ring(Tensor::new(output.clone(), z)))
     }
 }
 

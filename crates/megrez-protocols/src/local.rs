@@ -105,7 +105,13 @@ pub(crate) struct BitLinear<'a> {
 
 impl<'a> BitLinear<'a> {
     pub(crate) fn of(call: Call<'a>) -> Option<Self> {
-        let answers = matches!(call.op, Op::View(_) | Op::Xor | Op::Not) && call.output.kind == Kind::Bit;
+        // Along the first dimension bits lie together.
+        let answers = match call.op {
+            Op::View(_) | Op::Xor | Op::Not | Op::Concat { axis: 0 } | Op::Gather { axis: 0, .. } => {
+                call.output.kind == Kind::Bit
+            }
+            _ => false,
+        };
         answers.then_some(BitLinear { op: call.op, shape: call.shape() })
     }
 
@@ -118,6 +124,17 @@ impl<'a> BitLinear<'a> {
     ) -> Result<Bits<D>, DeviceError> {
         let buf = match self.op {
             Op::View(view) => device.view_bits(&operands[0].buf, view)?,
+            Op::Concat { .. } => {
+                let parts: Vec<_> = operands.iter().map(|x| (&x.buf, x.shape.elements())).collect();
+                device.join_bits(&parts)?
+            }
+            Op::Gather { indices, .. } => {
+                let inner = self.shape.elements() / indices.len().max(1);
+                let row = |&i: &usize| View { offset: i * inner, ..View::whole([inner].into()) };
+                let rows = indices.iter().map(|i| device.view_bits(&operands[0].buf, &row(i)));
+                let rows = rows.collect::<Result<Vec<_>, _>>()?;
+                device.join_bits(&rows.iter().map(|row| (row, inner)).collect::<Vec<_>>())?
+            }
             op => {
                 let parts: Vec<_> = operands.iter().map(|x| &x.buf).collect();
                 device.xor(&parts, *op == Op::Not && public, self.shape.elements())?
@@ -130,12 +147,14 @@ impl<'a> BitLinear<'a> {
 /// Why a suite has no step for a call.
 pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
     Unsupported(match call.op {
-        op if is_linear(op) && call.of_bits() => format!("{suite} rearranges bits by views only"),
+        op if is_linear(op) && call.of_bits() => {
+            format!("{suite} rearranges bits by views and along the first dimension only")
+        }
         Op::Mul | Op::And if call.inputs.len() > 2 => two_at_a_time(suite),
         Op::Maximum(_) => format!("{suite} has no maximum of all pairs: use --pool tournament"),
         op if is_table(op) => no_tables(suite),
         Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
-        Op::Select { truncate: 1.. } => truncates_apart(suite),
+        Op::Select { truncate: 1.. } | Op::SelectSum { .. } => selects_apart(suite),
         other => format!("{suite} has no {other:?}"),
     })
 }
@@ -155,11 +174,37 @@ pub(crate) fn no_tables(suite: &str) -> String {
     )
 }
 
-/// Why a suite that truncates what it selects in a step of its own refuses to do both in one.
-pub(crate) fn truncates_apart(suite: &str) -> String {
+/// Why a suite that truncates or adds up what it selects in a step of its own refuses to do both in
+/// one.
+pub(crate) fn selects_apart(suite: &str) -> String {
     format!(
-        "{suite} selects and truncates one after the other: the plan is another's, compile it for this protocol"
+        "{suite} selects, and truncates or adds up after that: the plan is another's, compile it for this protocol"
     )
+}
+
+/// The sums over groups of neighbours along the first dimension of a value whose slices there have
+/// `inner` elements.
+pub(crate) fn group_sums<W: Word, D: Device>(
+    device: &D,
+    x: &D::Buf<W>,
+    groups: &[usize],
+    inner: usize,
+) -> Result<D::Buf<W>, DeviceError> {
+    if let Some(&size) = groups.first()
+        && groups.iter().all(|&n| n == size)
+    {
+        return device.sum(x, [groups.len(), size, inner]);
+    }
+    let mut first = 0;
+    let sums = groups.iter().map(|&n| {
+        let group = View { offset: first * inner, ..View::whole([n, inner].into()) };
+        first += n;
+        device.sum(&device.view(x, &group)?, [1, n, inner])
+    });
+    let sums = sums.collect::<Result<Vec<_>, _>>()?;
+    let place =
+        |(i, source)| Placement { source, target: View { offset: i * inner, ..View::whole([inner].into()) } };
+    device.place(&sums.iter().enumerate().map(place).collect::<Vec<_>>(), groups.len() * inner)
 }
 
 /// Why a suite that multiplies two values at a time refuses more.

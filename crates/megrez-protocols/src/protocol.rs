@@ -53,8 +53,8 @@ pub struct Protocol {
     /// have.
     #[serde(rename = "sums")]
     pub deferred_resharing: bool,
-    /// Whether a selection by a secret bit truncates what it selects; plans for others do one after
-    /// the other.
+    /// Whether a selection by a secret bit truncates what it selects, or adds it up; plans for
+    /// others do one after the other.
     pub selects_truncated: bool,
     /// Whether it looks up functions of one value, and winners, in tables; plans for others compare
     /// and multiply.

@@ -123,6 +123,8 @@ mod tests {
         let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
         let fine = value(Kind::Ring { frac: 1 });
         let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
+        let summed = Op::SelectSum { groups: vec![1] };
+        assert_eq!(has(summed, &[&bit, &ring], &ring), selects, "whoever truncates adds up");
         let table =
             megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
         let looked_up = Op::Lookup(table);

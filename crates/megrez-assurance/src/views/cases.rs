@@ -136,6 +136,7 @@ pub fn name(op: &Op) -> &'static str {
         Op::FromBits => "FromBits",
         Op::AddBits => "AddBits",
         Op::Select { .. } => "Select",
+        Op::SelectSum { .. } => "SelectSum",
         Op::BitToRing => "BitToRing",
         Op::Xor => "Xor",
         Op::And => "And",
@@ -146,7 +147,7 @@ pub fn name(op: &Op) -> &'static str {
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 29] = [
+pub const NAMES: [&str; 30] = [
     "Constant",
     "Noise",
     "Combine",
@@ -170,6 +171,7 @@ pub const NAMES: [&str; 29] = [
     "FromBits",
     "AddBits",
     "Select",
+    "SelectSum",
     "BitToRing",
     "Xor",
     "And",

@@ -314,6 +314,25 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let b = bit_of(p, "bit", v[0]);
         p.step("op", Op::Select { truncate: f }, &[b, v[1]]).unwrap()
     });
+    // The parts of two values together, in groups of several sizes and of one size; bits along the
+    // first dimension picked and joined.
+    let several = if n > 4 { vec![1, n - 4, 3] } else { vec![1; n] };
+    for (kind, groups) in [("groups", several), ("even", vec![n / 3; 3]), ("one", vec![n])] {
+        if groups.iter().sum::<usize>() != n {
+            continue;
+        }
+        case(&format!("select-sum/{kind}"), false, &[x(full), y(full)], &|p, v| {
+            let b = bit_of(p, "bit", v[0]);
+            p.step("op", Op::SelectSum { groups: groups.clone() }, &[b, v[1]]).unwrap()
+        });
+    }
+    case("bits/picked-and-joined", false, &[x(full)], &|p, v| {
+        let b = bit_of(p, "bit", v[0]);
+        let indices: Vec<usize> = (0..n).map(|i| (i * 7 + 3) % n).collect();
+        let picked = p.step("picked", Op::Gather { axis: 0, indices }, &[b]).unwrap();
+        let joined = p.step("joined", Op::Concat { axis: 0 }, &[picked, b, picked]).unwrap();
+        p.step("op", Op::BitToRing, &[joined]).unwrap()
+    });
     case("bit-to-ring", false, &[x(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
         p.step("op", Op::BitToRing, &[b]).unwrap()

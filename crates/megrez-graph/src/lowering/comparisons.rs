@@ -205,6 +205,39 @@ impl Lowering<'_> {
         self.emit(name, Op::SELECT, &[bits.id, x.id], x.range.merged().with_zero())
     }
 
+    /// Whether values that bits choose are added up before they are shared again.
+    pub(crate) fn adds_what_it_selects(&self) -> bool {
+        self.options.selects_truncated
+    }
+
+    /// Of each group of neighbours along the first dimension the sum of the values that their bits
+    /// choose, which is known to lie in `range`; of a protocol that
+    /// [adds what it selects](Self::adds_what_it_selects).
+    pub(crate) fn select_sum(
+        &mut self,
+        name: &str,
+        bits: &Secret,
+        x: &Secret,
+        groups: &[usize],
+        range: Range,
+    ) -> Result<Secret, Refusal> {
+        self.emit(name, Op::SelectSum { groups: groups.to_vec() }, &[bits.id, x.id], range)
+    }
+
+    /// Which bits of a are ones that b chooses, and which ones that it does not: [a ∧ ¬b, a ∧ b].
+    /// Without a, all are.
+    pub(crate) fn split(
+        &mut self,
+        [without, with]: [&str; 2],
+        a: Option<&Secret>,
+        b: &Secret,
+    ) -> Result<[Secret; 2], Refusal> {
+        let bit = Range::uniform(0, 1);
+        let Some(a) = a else { return Ok([self.emit(without, Op::Not, &[b.id], bit)?, b.clone()]) };
+        let both = self.emit(with, Op::And, &[a.id, b.id], bit.clone())?;
+        Ok([self.emit(without, Op::Xor, &[a.id, both.id], bit)?, both])
+    }
+
     /// Bits as the numbers 0 and 1, without fraction bits.
     pub fn bit_to_ring(&mut self, name: &str, bits: &Secret) -> Result<Secret, Refusal> {
         self.emit(name, Op::BitToRing, &[bits.id], Range::uniform(0, 1))

@@ -116,7 +116,17 @@ impl Lowering<'_> {
 
     /// Weights as a secret value beside one that is there, at the plan's scale.
     pub(crate) fn hidden(&mut self, beside: &Secret, tensor: &Tensor) -> Result<Secret, Refusal> {
-        let weight = self.weight("constant", tensor, self.frac())?;
+        self.hidden_at(beside, ("constant", tensor), self.frac())
+    }
+
+    /// The same with `frac` fraction bits, named after their role.
+    pub(crate) fn hidden_at(
+        &mut self,
+        beside: &Secret,
+        (role, tensor): (&str, &Tensor),
+        frac: u32,
+    ) -> Result<Secret, Refusal> {
+        let weight = self.weight(role, tensor, frac)?;
         if !self.options.private_weights {
             return self.public_as_ring(beside, &weight);
         }

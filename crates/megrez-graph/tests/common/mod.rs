@@ -154,6 +154,11 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(a, b)| a ^ b).collect())
         }
+        Op::And => {
+            let pairs = inputs[0].data.iter().zip(&inputs[1].data);
+            Words::new(shape, pairs.map(|(a, b)| a & b).collect())
+        }
+        Op::Not => Words::new(shape, inputs[0].data.iter().map(|bit| 1 - bit).collect()),
         Op::Maximum(sign) => {
             let limit =
                 (1 << (sign.cut + sign.width(ring) - 1)) - if sign.cut == 0 { 1 } else { 2 << sign.cut };
@@ -168,6 +173,16 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
         Op::Select { truncate } => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(bit, w)| bit * (w >> truncate)).collect())
+        }
+        Op::SelectSum { groups } => {
+            let inner = shape.elements() / groups.len();
+            let chosen = |i: usize| inputs[0].data[i] * inputs[1].data[i];
+            let mut first = 0;
+            let sums = groups.iter().flat_map(|&n| {
+                first += n;
+                (0..inner).map(move |k| (first - n..first).map(|row| chosen(row * inner + k)).sum())
+            });
+            Words::new(shape.clone(), sums.collect())
         }
         // Carries of the masks as they come, now one way and now the other. What a table does not
         // hold is some value of it.

@@ -1,4 +1,4 @@
-//! A secret bit times a secret ring value on MSS, truncated or not.
+//! A secret bit times a secret ring value on MSS, truncated, added up, or neither.
 //!
 //! With the bit b = m_b ⊕ r_b, the dealer deals r_b and r_b·r_x in the ring, and the workers form
 //! b·x = m_b·x + (1−2m_b)·(m_x·r_b − r_x·r_b): the ReLU's selection with f = m_b, a = r_b and no
@@ -15,6 +15,9 @@
 //! offline   1       2ℓ and ℓ + 2f      dealer → worker 0, dealer → worker 1
 //! online    1       2ℓ                 worker ↔ worker
 //!
+//! The workers' shares of b·x may be added up before a mask is put on them and they are opened, as
+//! those of a product of matrices are: then 2ℓ are for each sum, however many values it is of.
+//!
 //! Workers see the uniform m_z = z + r_z, r_z fresh, and uniform shares.
 //!
 //! Security: `docs/security/mizar.md`.
@@ -22,6 +25,7 @@
 use super::family::Mizar;
 use super::halves::DealtShares;
 use super::truncate::{DealtParts, deal_cost};
+use crate::local::group_sums;
 use crate::mss::{DEALER, Data, Masks, Role, deal, deal_low, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Selected};
@@ -29,10 +33,14 @@ use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
-/// b·x, or b·(x / 2^f).
+/// b·x, b·(x / 2^f), or sums of b·x.
 pub struct Select<'a> {
     f: u32,
+    /// How many neighbours along the first dimension each sum is of.
+    groups: Option<&'a [usize]>,
+    /// The shape of b and x.
     shape: &'a Shape,
+    output: &'a Shape,
 }
 
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
@@ -40,8 +48,12 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
     type Material = Option<DealtShares<W, D>>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
-        let Op::Select { truncate } = *call.op else { return None };
-        Some(Select { f: truncate, shape: call.shape() })
+        let (f, groups) = match call.op {
+            Op::Select { truncate } => (*truncate, None),
+            Op::SelectSum { groups } => (0, Some(&groups[..])),
+            _ => return None,
+        };
+        Some(Select { f, groups, shape: &call.inputs[0].shape, output: call.shape() })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {
@@ -50,7 +62,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
         if self.f > 0 {
             dealt = dealt.beside(deal_cost(W::BITS, self.f, n)).offline(DEALER, 1, n, Unit::Bits(self.f));
         }
-        Ok(dealt.online_swap(1, 0, 1, n, word))
+        Ok(dealt.online_swap(1, 0, 1, self.output.elements(), word))
     }
 
     fn offline(
@@ -90,7 +102,11 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let (Role::Worker(j), Some(dealt)) = (Role::of(party), dealt) else { return Ok((Data::None, None)) };
         let (m, r) = operands.ring(1);
-        let shares = dealt.shares(party.device(), self.f, self.shape.elements())?;
+        let (device, n) = (party.device(), self.shape.elements());
+        let fresh = &operands.fresh().share().buf;
+        // Sums are masked when they are made.
+        let none = self.groups.map(|_| device.upload(vec![W::ZERO; n])).transpose()?;
+        let shares = dealt.shares(device, self.f, n)?;
         let truncation =
             shares.truncation.as_ref().map(|(parts, top_bit)| (parts.truncation(self.f), top_bit));
         let selected = Selected {
@@ -101,11 +117,16 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Select<'a> {
             bit: &shares.bit,
             mask_bit: &shares.mask_bit,
             truncation,
-            output_mask: &operands.fresh().share().buf,
+            output_mask: none.as_ref().unwrap_or(fresh),
         };
-        let share = party.device().open_selected(j, &selected)?;
-        let mz = open(party, j, "selected", m.elements(), share)?;
-        Ok((Data::of_ring(self.shape, Some(mz)), None))
+        let mut share = device.open_selected(j, &selected)?;
+        let sums = self.output.elements();
+        if let Some(groups) = self.groups {
+            let added = group_sums(device, &share, groups, sums / groups.len())?;
+            share = device.combine(&[(W::ONE, &added), (W::ONE, fresh)], W::ZERO, sums)?;
+        }
+        let mz = open(party, j, "selected", sums, share)?;
+        Ok((Data::of_ring(self.output, Some(mz)), None))
     }
 }
 
@@ -127,6 +148,28 @@ mod tests {
         let x: Vec<u64> = (0..256).collect();
         let z = World::new(Mizar::<u8, Reference>::default()).run(&plan, &[&b, &x]).remove(0);
         assert!((0..256).all(|i| z[i] == if b[i] < 128 { x[i] } else { 0 }));
+    }
+
+    #[test]
+    fn what_the_bits_choose_is_added_up_by_groups() {
+        for groups in [vec![1, 4, 3], vec![4, 4], vec![8]] {
+            let mut plan = Plan::new(8);
+            let [b, x] = ["b", "x"].map(|name| plan.input(name, "owner", [8, 32].into(), 0));
+            let bit = plan.step("bit", Op::NonNegative(SignBit::FULL), &[b]).unwrap();
+            let z = plan.step("z", Op::SelectSum { groups: groups.clone() }, &[bit, x]).unwrap();
+            plan.output("z", "owner", z);
+            let b: Vec<u64> = (0..256).map(|i| i * 91 % 256).collect();
+            let x: Vec<u64> = (0..256).map(|i| i * 37 % 256).collect();
+            let z = World::new(Mizar::<u8, Reference>::default()).run(&plan, &[&b, &x]).remove(0);
+            let mut first = 0;
+            for (i, n) in groups.iter().enumerate() {
+                for row in 0..32 {
+                    let chosen = (first..first + n).map(|k| k * 32 + row).filter(|&at| b[at] < 128);
+                    assert_eq!(z[i * 32 + row], chosen.map(|at| x[at]).sum::<u64>() % 256, "{groups:?}");
+                }
+                first += n;
+            }
+        }
     }
 
     /// Every value that a truncation takes, many masks: a neighbour of x / 2^f, or nothing.

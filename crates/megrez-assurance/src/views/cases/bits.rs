@@ -99,6 +99,29 @@ impl Table {
         );
         (case.frac, case.sign) = (1, cut);
         case.only = Some(&["mizar", "concurrent"]);
+        for (what, groups) in [("all", vec![2]), ("each", vec![1, 1])] {
+            let (sums, n) = (groups.clone(), groups.len());
+            let case = self.add(
+                "SelectSum",
+                what,
+                2,
+                &[2, 2],
+                some(all(&range(2), 4), 40),
+                move |s| {
+                    let chosen = |i: usize| if s[i] >= 0 { s[2 + i] } else { 0 };
+                    words(if n == 1 {
+                        vec![super::wrap(chosen(0) + chosen(1), 2)]
+                    } else {
+                        vec![chosen(0), chosen(1)]
+                    })
+                },
+                move |p, v, _| {
+                    let b = sign(p, "bit", v[0])?;
+                    Ok(vec![p.step("op", Op::SelectSum { groups: sums.clone() }, &[b, v[1]])?])
+                },
+            );
+            case.only = Some(&["mizar", "concurrent", "aegis"]);
+        }
         self.add(
             "BitToRing",
             "after a comparison",

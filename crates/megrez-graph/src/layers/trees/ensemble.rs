@@ -82,14 +82,23 @@ fn room(x: &Range) -> i128 {
     high.saturating_sub(low).saturating_add(2).saturating_add(rounding.saturating_mul(2))
 }
 
-/// The bits [x ≥ t] [tests, rows] of columns x [tests, rows], one for each border.
-pub(super) fn compared(
-    cx: &mut Lowering,
-    x: &Secret,
-    borders: &Tensor,
+/// How far columns x [tests, rows] are above borders, one for each test.
+pub(super) struct Distances {
+    /// [tests, rows].
+    pub all: Secret,
+    /// A bound that everybody may know, in words.
+    most: i128,
+    /// Whether the range of x is public.
     public: bool,
-) -> Result<Secret, Refusal> {
-    let most = room(&x.range);
-    let room = cx.bias(x, borders)?;
-    cx.reached("compare", &room, most, public)
+}
+
+impl Distances {
+    pub fn of(cx: &mut Lowering, x: &Secret, borders: &Tensor, public: bool) -> Result<Self, Refusal> {
+        Ok(Distances { most: room(&x.range), all: cx.bias(x, borders)?, public })
+    }
+
+    /// The bits [d ≥ 0] of distances, or of 0 in place of some.
+    pub fn compared(&self, cx: &mut Lowering, distances: &Secret) -> Result<Secret, Refusal> {
+        cx.reached("compare", distances, self.most, self.public)
+    }
 }

@@ -12,7 +12,7 @@
 //! digits: the exclusive or over the leaves of one digit is local, so that few bits, not L, must
 //! become numbers before the products with the leaves' values.
 
-use super::ensemble::{Ensemble, compared, leaf_frac};
+use super::ensemble::{Distances, Ensemble, leaf_frac};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
@@ -60,7 +60,8 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
     let chosen = Tensor::new([trees * tests, features], chosen);
     let columns = cx.product_within(["feature", "features"], (&chosen, 0), x, data)?;
     let borders = ensemble.borders(cx, &columns, &places);
-    let bits = compared(cx, &columns, &borders, public)?;
+    let distances = Distances::of(cx, &columns, &borders, public)?;
+    let bits = distances.compared(cx, &distances.all)?;
     let ones = cx.bit_to_ring("number", &bits)?;
     let ones = cx.reshape("by-tree", &ones, [trees, tests, rows].into())?;
     let most = tests as i128;

@@ -1,15 +1,20 @@
 //! Trees whose shape everybody sees: a leaf's way is public, its tests' outcomes are not.
 //!
-//! All tests are one comparison. Then there are two ways to the leaves:
-//! - counted: a leaf is reached if no test on its way leads elsewhere, so the tests that do are
-//!   counted, and the counts compared with 0: as many rounds for any depth;
-//! - walked: a bit of the ring goes down from the root of every tree, and each test selects where
-//!   it goes on: a round for each level, and one product in place of two conversions and a
-//!   comparison.
+//! There are three ways to the leaves:
+//! - counted: all tests are one comparison. A leaf is reached if no test on its way leads
+//!   elsewhere, so the tests that do are counted, and the counts compared with 0: as many rounds
+//!   for any depth;
+//! - guided, where a protocol adds up what bits select: a bit goes down from the root of every
+//!   tree. On each level it chooses among a tree's tests the one that is asked, whose distance
+//!   alone is compared: one comparison for each level of a tree in place of one for each test, and
+//!   four rounds for each level;
+//! - walked, where it does not: all tests are one comparison, and a bit of the ring goes down from
+//!   the roots, of which each test selects where it goes on: a round for each level, and one
+//!   product for a test.
 //!
-//! Which one it is follows from the shape and the number of rows alone.
+//! Which one it is follows from the shape, the number of rows and the protocol alone.
 
-use super::ensemble::{Ensemble, compared, leaf_frac};
+use super::ensemble::{Distances, Ensemble, leaf_frac};
 use super::forest::{Next, Way};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
@@ -17,72 +22,150 @@ use crate::range::Range;
 use crate::tensor::Tensor;
 use megrez_plan::View;
 
-/// Leaves of all rows from which on a round costs less than what counting sends more, some 75 bits
-/// a leaf: as many as a link of 1 Gbit/s carries in 2.5 ms.
-const LEAVES_PER_ROUND: usize = 1 << 15;
-/// Rounds from a test's bit to the bit of a leaf, counted: a conversion, a comparison, a
-/// conversion.
-const ROUNDS: usize = 4;
+/// What a way costs besides what counting does.
+struct Price {
+    /// Leaves of all rows from which on a round costs less than what counting sends more, as many
+    /// as a link of 1 Gbit/s carries in 2.5 ms: of some 170 bits a leaf, or 75.
+    leaves_per_round: usize,
+    /// Rounds of a level.
+    rounds: usize,
+    /// Levels that take as long as counting does.
+    levels: usize,
+}
+
+const GUIDED: Price = Price { leaves_per_round: 1 << 14, rounds: 4, levels: 2 };
+const WALKED: Price = Price { leaves_per_round: 1 << 15, rounds: 1, levels: 4 };
+
+/// The most targets whose numbers are chosen by bits, two dealt words for each number of a leaf;
+/// for more, bits become numbers, and a product with all targets follows.
+const CHOSEN_TARGETS: usize = 2;
 
 /// The sums of all trees [targets, rows], from the features [features, rows].
 pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result<Secret, Refusal> {
     let forest = ensemble.forest;
     let trees = forest.trees();
-    let levels = levels(ensemble, &trees.iter().map(|tree| tree.first).collect::<Vec<_>>());
-    let order: Vec<usize> = levels.concat();
+    let levels = levels(ensemble);
+    let order: Vec<usize> = levels.iter().flat_map(|level| level.tests.clone()).collect();
     let features: Vec<usize> = order.iter().map(|&test| forest.tests[test].feature).collect();
     let public = cx.is_public(x);
     let columns = cx.pick("features", x, 0, &features)?;
     let places: Vec<Option<usize>> = order.iter().map(|&test| Some(test)).collect();
     let borders = ensemble.borders(cx, x, &places);
-    let bits = compared(cx, &Secret { range: x.range.merged(), ..columns }, &borders, public)?;
-    let extra = levels.len().saturating_sub(ROUNDS) * LEAVES_PER_ROUND;
-    let reached = if forest.leaves * ensemble.rows >= extra {
-        descend(cx, ensemble, &levels, &Walked { bits })?
-    } else {
-        let ones = cx.bit_to_ring("number", &bits)?;
-        let rest = descend(cx, ensemble, &levels, &Counted { ones })?;
-        let most = trees.iter().flat_map(|t| t.leaves.iter().map(|(_, way): &(usize, Way)| way.len())).max();
-        let reached = cx.reached("leaf", &rest, most.unwrap_or(0) as i128, true)?;
-        cx.bit_to_ring("leaf-number", &reached)?
-    };
-    let values = transposed(ensemble.leaves);
-    let frac = leaf_frac(cx);
-    cx.product_within(["sum", "values"], (&values, frac), &reached, ensemble.bounds(frac).merged())
+    let columns = Secret { range: x.range.merged(), ..columns };
+    let distances = Distances::of(cx, &columns, &borders, public)?;
+    let price = if cx.adds_what_it_selects() { GUIDED } else { WALKED };
+    let extra = levels.len().saturating_sub(price.levels) * price.rounds * price.leaves_per_round;
+    let counts = forest.leaves * ensemble.rows < extra;
+    if !counts && cx.adds_what_it_selects() {
+        let (bits, leaves) = descend(cx, ensemble, &levels, &Guided { distances })?;
+        return chosen(cx, ensemble, x, &bits, &leaves);
+    }
+    let bits = distances.compared(cx, &distances.all)?;
+    if !counts {
+        let (reached, leaves) = descend(cx, ensemble, &levels, &Walked { bits })?;
+        return added(cx, ensemble, &reached, &leaves);
+    }
+    let ones = cx.bit_to_ring("number", &bits)?;
+    let (rest, leaves) = descend(cx, ensemble, &levels, &Counted { ones })?;
+    let most = trees.iter().flat_map(|t| t.leaves.iter().map(|(_, way): &(usize, Way)| way.len())).max();
+    let reached = cx.reached("leaf", &rest, most.unwrap_or(0) as i128, true)?;
+    let reached = cx.bit_to_ring("leaf-number", &reached)?;
+    added(cx, ensemble, &reached, &leaves)
 }
 
-/// The tests of each level, roots first.
-fn levels(ensemble: &Ensemble, roots: &[usize]) -> Vec<Vec<usize>> {
-    let mut levels = vec![roots.to_vec()];
+/// The sums of the numbers of the leaves that bits [leaves, rows] mark, beside the features.
+fn chosen(
+    cx: &mut Lowering,
+    ensemble: &Ensemble,
+    x: &Secret,
+    bits: &Secret,
+    leaves: &[usize],
+) -> Result<Secret, Refusal> {
+    let targets = ensemble.targets();
+    if targets > CHOSEN_TARGETS {
+        let reached = cx.bit_to_ring("leaf-number", bits)?;
+        return added(cx, ensemble, &reached, leaves);
+    }
+    let (values, n) = (values(ensemble, leaves), targets * leaves.len());
+    let frac = leaf_frac(cx);
+    let column = Tensor::new([n, 1], values.data);
+    let column = cx.hidden_at(x, ("values", &column), frac)?;
+    let column = cx.broadcast("values-of-rows", &column, &[n, ensemble.rows].into())?;
+    let copies = match targets {
+        1 => bits.clone(),
+        _ => cx.concat("of-targets", &vec![bits; targets], 0)?,
+    };
+    cx.select_sum("sum", &copies, &column, &vec![leaves.len(); targets], ensemble.bounds(frac).merged())
+}
+
+/// The same of ones and zeros [leaves, rows], by a product.
+fn added(
+    cx: &mut Lowering,
+    ensemble: &Ensemble,
+    reached: &Secret,
+    leaves: &[usize],
+) -> Result<Secret, Refusal> {
+    let frac = leaf_frac(cx);
+    let range = ensemble.bounds(frac).merged();
+    cx.product_within(["sum", "values"], (&values(ensemble, leaves), frac), reached, range)
+}
+
+/// The numbers of leaves in this order, [targets, leaves].
+fn values(ensemble: &Ensemble, leaves: &[usize]) -> Tensor {
+    let targets = ensemble.targets();
+    let of = |target: usize| leaves.iter().map(move |leaf| ensemble.leaves.data[leaf * targets + target]);
+    Tensor::new([targets, leaves.len()], (0..targets).flat_map(of).collect())
+}
+
+/// A level of all trees.
+struct Level {
+    /// Its tests, those of a tree together.
+    tests: Vec<usize>,
+    /// How many tests each tree has that has some.
+    groups: Vec<usize>,
+    /// How many tests are on the levels above.
+    first: usize,
+}
+
+/// The levels, roots first.
+fn levels(ensemble: &Ensemble) -> Vec<Level> {
+    let forest = ensemble.forest;
+    let trees = forest.trees();
+    let tree = |test: &usize| trees.partition_point(|tree| tree.first <= *test);
+    let mut tests: Vec<usize> = trees.iter().map(|tree| tree.first).collect();
+    let (mut first, mut levels) = (0, vec![]);
     loop {
+        let groups = tests.chunk_by(|a, b| tree(a) == tree(b)).map(<[usize]>::len).collect();
         let below = |test: &usize| {
-            ensemble.forest.tests[*test].next.into_iter().filter_map(|next| match next {
+            forest.tests[*test].next.into_iter().filter_map(|next| match next {
                 Next::Test(test) => Some(test),
                 Next::Leaf(_) => None,
             })
         };
-        let next: Vec<usize> = levels[levels.len() - 1].iter().flat_map(below).collect();
+        let next: Vec<usize> = tests.iter().flat_map(below).collect();
+        let above = first;
+        first += tests.len();
+        levels.push(Level { tests, groups, first: above });
         if next.is_empty() {
             return levels;
         }
-        levels.push(next);
+        tests = next;
     }
 }
 
 /// What goes down from the roots.
 trait Step {
-    /// What comes to those who fail and to those who pass the tests of a level, which begin at
-    /// `first`; `here` is what has come to these tests, nothing at the roots.
-    fn step(
-        &self,
-        cx: &mut Lowering,
-        first: usize,
-        shape: [usize; 2],
-        here: Option<&Secret>,
-    ) -> Result<[Secret; 2], Refusal>;
+    /// What comes to those who fail and to those who pass the tests of a level; `here` is what has
+    /// come to these tests, nothing at the roots.
+    fn step(&self, cx: &mut Lowering, level: &Level, here: Option<&Secret>) -> Result<[Secret; 2], Refusal>;
 }
 
-/// The bits of all tests, [tests, rows].
+/// The distances of all tests, of which the one that is asked is compared.
+struct Guided {
+    distances: Distances,
+}
+
+/// The outcomes of all tests, [tests, rows].
 struct Walked {
     bits: Secret,
 }
@@ -93,68 +176,65 @@ struct Counted {
 }
 
 /// The rows of a level.
-fn level(cx: &mut Lowering, all: &Secret, first: usize, shape: [usize; 2]) -> Result<Secret, Refusal> {
-    cx.view("level", all, View { offset: first * shape[1], ..View::whole(shape.into()) })
+fn rows_of(cx: &mut Lowering, level: &Level, all: &Secret) -> Result<Secret, Refusal> {
+    let rows = cx.shape(all).dims()[1];
+    let view = View { offset: level.first * rows, ..View::whole([level.tests.len(), rows].into()) };
+    cx.view("level", all, view)
+}
+
+impl Step for Guided {
+    fn step(&self, cx: &mut Lowering, level: &Level, here: Option<&Secret>) -> Result<[Secret; 2], Refusal> {
+        let mut asked = rows_of(cx, level, &self.distances.all)?;
+        if let Some(here) = here {
+            // Of a tree's tests at most one is asked.
+            let range = asked.range.merged().with_zero();
+            asked = cx.select_sum("asked", here, &asked, &level.groups, range)?;
+        }
+        let outcome = self.distances.compared(cx, &asked)?;
+        let trees = level.groups.iter().enumerate().flat_map(|(tree, &n)| vec![tree; n]);
+        let outcomes = cx.pick("outcome", &outcome, 0, &trees.collect::<Vec<_>>())?;
+        cx.split(["failed", "passed"], here, &outcomes)
+    }
 }
 
 impl Step for Walked {
-    fn step(
-        &self,
-        cx: &mut Lowering,
-        first: usize,
-        shape: [usize; 2],
-        here: Option<&Secret>,
-    ) -> Result<[Secret; 2], Refusal> {
-        let bits = level(cx, &self.bits, first, shape)?;
-        let bit = Range::uniform(0, 1);
-        let (passed, failed) = match here {
-            None => {
-                let passed = cx.bit_to_ring("number", &bits)?;
-                let failed = cx.combine("failed", &[(-1, &passed)], 1)?;
-                (passed, failed)
-            }
-            Some(here) => {
-                let passed = cx.select("passed", &bits, here)?;
-                let failed = cx.combine("failed", &[(1, here), (-1, &passed)], 0)?;
-                (passed, failed)
-            }
+    fn step(&self, cx: &mut Lowering, level: &Level, here: Option<&Secret>) -> Result<[Secret; 2], Refusal> {
+        let (bits, bit) = (rows_of(cx, level, &self.bits)?, Range::uniform(0, 1));
+        let (passed, all, one) = match here {
+            None => (cx.bit_to_ring("number", &bits)?, None, 1),
+            Some(here) => (cx.select("passed", &bits, here)?, Some((1, here)), 0),
         };
+        let terms: Vec<_> = all.into_iter().chain([(-1, &passed)]).collect();
+        let failed = cx.combine("failed", &terms, one)?;
         Ok([failed.within(bit.clone()), passed.within(bit)])
     }
 }
 
 impl Step for Counted {
     /// Less the tests that lead elsewhere.
-    fn step(
-        &self,
-        cx: &mut Lowering,
-        first: usize,
-        shape: [usize; 2],
-        here: Option<&Secret>,
-    ) -> Result<[Secret; 2], Refusal> {
-        let ones = level(cx, &self.ones, first, shape)?;
+    fn step(&self, cx: &mut Lowering, level: &Level, here: Option<&Secret>) -> Result<[Secret; 2], Refusal> {
+        let ones = rows_of(cx, level, &self.ones)?;
         let before = here.map(|here| (1, here));
         let terms = |sign: i64| before.into_iter().chain([(sign, &ones)]).collect::<Vec<_>>();
         Ok([cx.combine("failed", &terms(-1), 0)?, cx.combine("passed", &terms(1), -1)?])
     }
 }
 
-/// What comes to the leaves [leaves, rows].
+/// What comes to the leaves [leaves, rows], and which leaf each of them is.
 fn descend(
     cx: &mut Lowering,
     ensemble: &Ensemble,
-    levels: &[Vec<usize>],
+    levels: &[Level],
     step: &dyn Step,
-) -> Result<Secret, Refusal> {
-    let (mut here, mut first): (Option<Secret>, usize) = (None, 0);
+) -> Result<(Secret, Vec<usize>), Refusal> {
+    let mut here: Option<Secret> = None;
     let (mut arrived, mut order) = (vec![], vec![]);
-    for tests in levels {
-        let next = step.step(cx, first, [tests.len(), ensemble.rows], here.as_ref())?;
-        first += tests.len();
+    for level in levels {
+        let next = step.step(cx, level, here.as_ref())?;
         let both = cx.concat("both", &[&next[0], &next[1]], 0)?;
-        let place = |side: usize, i: usize| side * tests.len() + i;
+        let place = |side: usize, i: usize| side * level.tests.len() + i;
         let (mut on, mut leaves) = (vec![], vec![]);
-        for (i, &test) in tests.iter().enumerate() {
+        for (i, &test) in level.tests.iter().enumerate() {
             for (side, next) in ensemble.forest.tests[test].next.into_iter().enumerate() {
                 match next {
                     Next::Test(_) => on.push(place(side, i)),
@@ -173,13 +253,5 @@ fn descend(
         }
     }
     let all = cx.concat("leaves", &arrived.iter().collect::<Vec<_>>(), 0)?;
-    let mut places = vec![0; order.len()];
-    order.into_iter().enumerate().for_each(|(place, leaf)| places[leaf] = place);
-    cx.pick("in-order", &all, 0, &places)
-}
-
-/// [targets, leaves].
-fn transposed(leaves: &Tensor) -> Tensor {
-    let view = View::transpose(&leaves.shape, &[1, 0]);
-    leaves.view(&view)
+    Ok((all, order))
 }

@@ -14,7 +14,9 @@ pub(crate) fn refuse(call: Call<'_>) -> Unsupported {
     Unsupported(match call.op {
         op if local::is_linear(op) && call.of_bits() => "bits are rearranged by views only".into(),
         Op::Mul if call.inputs.len() > 2 => local::two_at_a_time("a protocol on replicated shares"),
-        Op::Select { truncate: 1.. } => local::truncates_apart("a protocol on replicated shares"),
+        Op::Select { truncate: 1.. } | Op::SelectSum { .. } => {
+            local::selects_apart("a protocol on replicated shares")
+        }
         Op::Maximum(_) => "replicated shares have no maximum of all pairs: use --pool tournament".into(),
         op if local::is_table(op) => local::no_tables("a protocol on replicated shares"),
         other => format!("replicated shares have no {other:?}"),

@@ -2,7 +2,7 @@
 
     pip install scikit-learn skl2onnx onnxmltools lightgbm onnxruntime
     cargo build --release -p megrez-graph --example onnx_cases
-    python benches/forests.py --rows 1000
+    python benches/coverage/forests.py --rows 1000
 
 A random forest of 100 trees of depth 8, and 200 trees of 31 leaves of LightGBM, are trained on what
 scikit-learn's `make_classification` makes: 2,000 rows of 30 features, two classes. Rows that are held out go
@@ -23,9 +23,9 @@ from typing import Any
 import lightgbm
 import numpy as np
 import onnxruntime
-from coverage.runs import save
 from onnxmltools import convert_lightgbm
 from onnxmltools.convert.common.data_types import FloatTensorType
+from runs import save
 from skl2onnx import to_onnx
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
