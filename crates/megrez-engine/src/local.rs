@@ -81,10 +81,11 @@ pub enum LocalError {
     Session(#[from] Error),
 }
 
-/// The protocol of this name on the CPU, on rings of 8 and 16 bits too. For tests of all crates:
-/// here every protocol is compiled for it once.
+/// The protocol of this name, on rings of 8 and 16 bits too. For tests of all crates: here every
+/// protocol is compiled for the device of parties, once, since `megrez-service` takes what it finds
+/// compiled (rustc shares generics between crates at opt-level 1).
 #[cfg(feature = "testing")]
-pub fn suite(protocol: &str, ring: u32) -> Option<Box<dyn AnySuite<megrez_kernels::Cpu>>> {
+pub fn suite(protocol: &str, ring: u32) -> Option<Box<dyn AnySuite<megrez_device::AnyDevice>>> {
     megrez_protocols::registry::any_suite(protocol, ring)
 }
 
@@ -96,7 +97,7 @@ pub fn run(
     inputs: &HashMap<String, Vec<u64>>,
     options: &LocalOptions,
 ) -> Result<LocalRun, LocalError> {
-    let (devices, inputs) = (&[megrez_kernels::Cpu::default()], &given(inputs));
+    let (devices, inputs) = (&[megrez_device::AnyDevice::default()], &given(inputs));
     let suite = suite(protocol, plan.ring);
     let suite = suite.ok_or_else(|| LocalError::Unknown(protocol.into(), plan.ring))?;
     LocalSession { devices, plan, inputs, progress: &|_| {}, options }.run(&*suite)

@@ -3,7 +3,7 @@
 
 use crate::common::session::{Transcript, transcript_under, unpack_field};
 use crate::common::stats::{self, SIGMAS};
-use megrez_kernels::Cpu;
+use megrez_device::AnyDevice;
 use megrez_plan::{Op, Plan, SignBit};
 use megrez_protocols::aegis;
 use megrez_ring::Prime;
@@ -184,7 +184,7 @@ fn aegis(secret: u8) -> Transcript {
     let z = plan.step("op", Op::NonNegative(SignBit::FULL), &[x]).unwrap();
     plan.output("z", "owner", z);
     let inputs = HashMap::from([("x".to_string(), vec![secret; N])]);
-    transcript_under(&aegis::suite::<u8, Cpu>(), &plan, &inputs)
+    transcript_under(&aegis::suite::<u8, AnyDevice>(), &plan, &inputs)
 }
 
 /// How far more entries have β of one kind than of the other: as the dealer expects it for a guess

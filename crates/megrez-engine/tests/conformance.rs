@@ -6,10 +6,10 @@ mod cases;
 
 use crate::common::run_locally;
 use cases::{Case, cases, mask};
+use megrez_device::AnyDevice;
 use megrez_engine::faults::Examine;
 use megrez_engine::local::{LocalOptions, LocalRun, suite};
 use megrez_engine::{PlanCost, check};
-use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Value};
 use megrez_protocols::{Cost, Unit, registry};
 use megrez_session::{Phase, Sent, Tap};
@@ -311,7 +311,7 @@ fn no_flipped_bit_of_what_parties_keep_becomes_a_number() {
     for ring in [32, 48, 64] {
         for case in cases(ring, 9) {
             for protocol in on_shares(ring).filter(|p| runs(p, &case)) {
-                let examine = Examine { protocol, plan: &case.plan, most: 64, device: Cpu::default() };
+                let examine = Examine { protocol, plan: &case.plan, most: 64, device: AnyDevice::default() };
                 let faults = examine
                     .run(&*suite(protocol, ring).expect("registered"))
                     .unwrap_or_else(|e| panic!("{protocol} {}: {e}", case.name));

@@ -2,11 +2,11 @@
 //! after the last.
 
 use crate::common::session::{Ends, Port, each, session};
+use megrez_device::AnyDevice;
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_engine::float::run_floats;
 use megrez_engine::local::LocalOptions;
 use megrez_engine::{Options, serve};
-use megrez_kernels::Cpu;
 use megrez_plan::{FloatOp, FloatPlan, Input, KEPT, Op, Plan};
 use megrez_protocols::AnySuite;
 use megrez_protocols::{aby3::Aby3, alkaid::Alkaid, bicoptor::Bicoptor, meteor::Meteor, mizar::Mizar};
@@ -51,10 +51,14 @@ type Said = (Vec<usize>, usize);
 
 /// What is said in each run, and how many values each party still holds at the end. The owner gives
 /// up before it shares anything in run `until`.
-fn transcript(suite: &dyn AnySuite<Cpu>, lasting: &[String], until: u32) -> (Vec<[Said; 3]>, [usize; 3]) {
+fn transcript(
+    suite: &dyn AnySuite<AnyDevice>,
+    lasting: &[String],
+    until: u32,
+) -> (Vec<[Said; 3]>, [usize; 3]) {
     let plan = product();
     let options = Options { runs: RUNS, lasting, streamed: false };
-    let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+    let part = |party: &mut Party<AnyDevice>, ends: &mut Ends| {
         let mut stored = HashMap::new();
         let result = serve(suite, &plan, party, &mut stored, None, ends, options);
         assert_eq!(result.is_ok(), until == RUNS);
@@ -86,7 +90,7 @@ fn transcript(suite: &dyn AnySuite<Cpu>, lasting: &[String], until: u32) -> (Vec
     (seen, held.map(Result::unwrap))
 }
 
-fn holds(suite: &dyn AnySuite<Cpu>) {
+fn holds(suite: &dyn AnySuite<AnyDevice>) {
     let lasting = ["w".to_owned()];
     let (again, _) = transcript(suite, &[], RUNS);
     let (once, held) = transcript(suite, &lasting, RUNS);
@@ -105,11 +109,11 @@ fn holds(suite: &dyn AnySuite<Cpu>) {
 
 #[test]
 fn weights_are_shared_in_the_first_run_and_gone_after_the_last() {
-    holds(&Mizar::<u32, Cpu>::default());
-    holds(&Aby3::<u32, Cpu>::default());
-    holds(&Meteor::<u32, Cpu>::default());
-    holds(&Alkaid::<u32, Cpu>::default());
-    holds(&Bicoptor::<u32, Cpu>::default());
+    holds(&Mizar::<u32, AnyDevice>::default());
+    holds(&Aby3::<u32, AnyDevice>::default());
+    holds(&Meteor::<u32, AnyDevice>::default());
+    holds(&Alkaid::<u32, AnyDevice>::default());
+    holds(&Bicoptor::<u32, AnyDevice>::default());
 }
 
 #[test]
@@ -121,8 +125,8 @@ fn what_a_run_keeps_is_not_taken_for_another_input_of_the_next() {
         plan.output("y", "owner", x);
         plan.output("x", KEPT, w);
         let (suite, options) =
-            (Mizar::<u32, Cpu>::default(), Options { runs: 2, lasting: &lasting, streamed: false });
-        let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+            (Mizar::<u32, AnyDevice>::default(), Options { runs: 2, lasting: &lasting, streamed: false });
+        let part = |party: &mut Party<AnyDevice>, ends: &mut Ends| {
             serve(&suite, &plan, party, &mut HashMap::new(), None, ends, options).map(drop)
         };
         for result in session(PATIENCE, each(part), |_| ()).0 {

@@ -13,6 +13,7 @@ mod memory;
 mod meteor;
 mod printed_failures;
 mod random_plans;
+mod registry;
 mod replicated;
 mod sessions;
 mod streamed;

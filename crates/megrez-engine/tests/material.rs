@@ -3,9 +3,9 @@
 
 use crate::common::Rng;
 use crate::common::session::{Part, give_and_take, prepare, session};
+use megrez_device::AnyDevice;
 use megrez_engine::store::{self, BatchId, Binding, Id};
 use megrez_engine::{Options, Prepared, files, serve};
-use megrez_kernels::Cpu;
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::mizar::Mizar;
 use megrez_session::Error;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-type Suite = Mizar<u32, Cpu>;
+type Suite = Mizar<u32, AnyDevice>;
 const BATCH: BatchId = [0x5a; 16];
 const PREPARATION: Id = [0xc3; 16];
 
@@ -97,11 +97,12 @@ fn online(plan: &Plan, inputs: &HashMap<String, Vec<u32>>, material: [Prepared; 
 }
 
 fn encode(plan: &Plan, party: usize, prepared: &Prepared) -> Vec<u8> {
-    store::encode(&Suite::default(), &Cpu::default(), &binding(plan, party), &PREPARATION, prepared).unwrap()
+    store::encode(&Suite::default(), &AnyDevice::default(), &binding(plan, party), &PREPARATION, prepared)
+        .unwrap()
 }
 
 fn decode(plan: &Plan, party: usize, bytes: &[u8]) -> Result<Prepared, String> {
-    store::decode(&Suite::default(), &Cpu::default(), &binding(plan, party), &PREPARATION, bytes)
+    store::decode(&Suite::default(), &AnyDevice::default(), &binding(plan, party), &PREPARATION, bytes)
 }
 
 /// A folder of this test's own, removed at the end.
@@ -159,7 +160,7 @@ fn material_that_was_stored_computes_what_fresh_material_computes() {
 #[test]
 fn material_is_claimed_once() {
     let folder = Folder::new("claim");
-    let (suite, device, plan) = (Suite::default(), Cpu::default(), plan(3));
+    let (suite, device, plan) = (Suite::default(), AnyDevice::default(), plan(3));
     let material = offline(&plan);
     let binding = |party| binding(&plan, party);
     let claim = |party| store::claim(&folder.0, &suite, &device, &binding(party), &PREPARATION);
@@ -218,7 +219,7 @@ fn material_of_something_else_is_refused() {
         (Binding { upload: None, ..own }, "another upload"),
     ];
     for (other, why) in others {
-        let decoded = store::decode(&Suite::default(), &Cpu::default(), &other, &PREPARATION, &bytes);
+        let decoded = store::decode(&Suite::default(), &AnyDevice::default(), &other, &PREPARATION, &bytes);
         let error = decoded.err().expect("refused");
         assert!(error.contains(why), "{error}");
         // The header alone says so.
@@ -226,7 +227,7 @@ fn material_of_something_else_is_refused() {
         let error = store::peek(&folder.0, &other).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    let decoded = store::decode(&Suite::default(), &Cpu::default(), &own, &[0; 16], &bytes);
+    let decoded = store::decode(&Suite::default(), &AnyDevice::default(), &own, &[0; 16], &bytes);
     assert!(decoded.err().expect("refused").contains("another preparation"));
     assert!(decode(&small, 1, &bytes).is_ok());
 }
@@ -371,7 +372,7 @@ fn material_with_several_faults_at_once_is_never_accepted() {
             let claimed = store::claim(
                 &folder.0,
                 &Suite::default(),
-                &Cpu::default(),
+                &AnyDevice::default(),
                 &binding(&plan, party),
                 &PREPARATION,
             );

@@ -6,9 +6,9 @@ use crate::common::session::{
 };
 use crate::common::stats::{self, MANY, SIGMAS, View as Seen, compare_views};
 use crate::common::{Rng, run_locally, signed};
+use megrez_device::AnyDevice;
 use megrez_engine::local::LocalOptions;
 use megrez_engine::{Options, serve, store};
-use megrez_kernels::Cpu;
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit, View};
 use megrez_protocols::meteor::Meteor;
 use megrez_protocols::meteor::printed::Extraction;
@@ -144,7 +144,7 @@ fn products_with_one_large_operand_are_left_as_the_same_sums() {
 #[test]
 fn stored_material_computes_what_fresh_material_computes() {
     // Every kind of material that there is.
-    let (suite, device, n) = (Meteor::<u32, Cpu>::default(), Cpu::default(), 70);
+    let (suite, device, n) = (Meteor::<u32, AnyDevice>::default(), AnyDevice::default(), 70);
     let mut plan = Plan::new(32);
     let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
     let relu = |truncate| Op::Relu(Relu { sign: SignBit::FULL, form: ReluForm::ThreeRounds, truncate });
@@ -169,7 +169,7 @@ fn stored_material_computes_what_fresh_material_computes() {
     outputs.extend([step("value", Op::FromBits, &[words]), step("many", Op::Mul, &[x, y, x, y])]);
     outputs.iter().enumerate().for_each(|(i, &z)| plan.output(&format!("z{i}"), "owner", z));
 
-    let parts = each(|party: &mut Party<Cpu>, _: &mut Ends| prepare(&suite, &plan, party));
+    let parts = each(|party: &mut Party<AnyDevice>, _: &mut Ends| prepare(&suite, &plan, party));
     let material = session(Duration::from_secs(60), parts, |_| ()).0.map(Result::unwrap);
     let binding = |party| store::Binding {
         batch: [3; 16],
@@ -222,7 +222,7 @@ fn execute(op: Op, secrets: &[u8]) -> Transcript {
     let z = plan.step("op", op, &ids).unwrap();
     plan.output("z", "owner", z);
     let inputs = names.iter().zip(secrets).map(|(n, &x)| (n.to_string(), vec![x; N])).collect();
-    transcript_under(&Meteor::<u8, Cpu>::default(), &plan, &inputs)
+    transcript_under(&Meteor::<u8, AnyDevice>::default(), &plan, &inputs)
 }
 
 /// What party `i` holds and what goes through its hands: masked inputs and their masks' components,

@@ -1,9 +1,9 @@
 //! Sessions that go wrong end at every party, with one reason that says who and where.
 
 use crate::common::session::{Ends, Part, Port, each, give_and_take, prepare, session};
+use megrez_device::AnyDevice;
 use megrez_engine::client::PartyPort;
 use megrez_engine::{Arrivals, Clients, Options, agree, common_name, serve};
-use megrez_kernels::Cpu;
 use megrez_net::Payload;
 use megrez_plan::{Input, Op, Output, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::AnySuite;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Suite = Mizar<u32, Cpu>;
+type Suite = Mizar<u32, AnyDevice>;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn plan(n: usize) -> Plan {
@@ -26,7 +26,7 @@ fn plan(n: usize) -> Plan {
     plan
 }
 
-fn serves(party: &mut Party<Cpu>, plan: &Plan, clients: &mut dyn Clients) -> Result<(), Error> {
+fn serves(party: &mut Party<AnyDevice>, plan: &Plan, clients: &mut dyn Clients) -> Result<(), Error> {
     serve(&Suite::default(), plan, party, &mut HashMap::new(), None, clients, Options::default()).map(drop)
 }
 
@@ -129,11 +129,11 @@ fn an_owner_who_sends_too_little_ends_the_session_everywhere() {
 }
 
 /// Gives every party the message that the suite makes for it, changed at `party` from byte `at` on.
-fn deviates(suite: &dyn AnySuite<Cpu>, party: usize, at: usize) -> Result<(), String> {
+fn deviates(suite: &dyn AnySuite<AnyDevice>, party: usize, at: usize) -> Result<(), String> {
     let mut plan = Plan::new(32);
     let x = plan.input("x", "eve", [4].into(), 0);
     plan.output("x", "eve", x);
-    let serves = |party: &mut Party<Cpu>, ends: &mut Ends| {
+    let serves = |party: &mut Party<AnyDevice>, ends: &mut Ends| {
         serve(suite, &plan, party, &mut HashMap::new(), None, ends, Options::default()).map(drop)
     };
     let (results, ()) = session(PATIENCE, each(serves), |ports| {
@@ -168,7 +168,7 @@ fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing()
     }
     assert_eq!(deviates(&mizar, 2, 0), Ok(()));
     // Keys first, then component 1; P2 is sent two keys.
-    let aby3 = Aby3::<u32, Cpu>::default();
+    let aby3 = Aby3::<u32, AnyDevice>::default();
     for (party, at, pair) in [
         (0, 40, "0 and 1"),
         (1, 33, "0 and 1"),
@@ -181,7 +181,7 @@ fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing()
     }
     assert_eq!(deviates(&aby3, 0, 1000), Ok(()));
     // m at all three: both pairs of whoever was given something else differ.
-    let meteor = Meteor::<u32, Cpu>::default();
+    let meteor = Meteor::<u32, AnyDevice>::default();
     for party in 0..3 {
         let pairs = ["0 and 1", "0 and 2", "1 and 2"];
         let pairs: Vec<&str> = pairs.into_iter().filter(|p| p.contains(&party.to_string())).collect();
@@ -193,7 +193,7 @@ fn an_owner_who_gives_two_parties_different_shares_is_noticed_by_every_sharing()
 #[test]
 fn parties_name_things_together_and_never_twice_the_same() {
     let names = || {
-        let part = |party: &mut Party<Cpu>, _: &mut Ends| {
+        let part = |party: &mut Party<AnyDevice>, _: &mut Ends| {
             Ok([common_name(party, "upload")?, common_name(party, "preparation")?])
         };
         session(PATIENCE, each(part), |_| ()).0.map(Result::unwrap)
@@ -204,7 +204,7 @@ fn parties_name_things_together_and_never_twice_the_same() {
 }
 
 /// A party that does everything up to the online phase and then nothing.
-fn stalls(party: &mut Party<Cpu>, plan: &Plan, ends: &mut Ends) -> Result<(), Error> {
+fn stalls(party: &mut Party<AnyDevice>, plan: &Plan, ends: &mut Ends) -> Result<(), Error> {
     agree(party, "plan", &plan.hash())?;
     party.barrier("offline-0")?;
     let _prepared = prepare(&Suite::default(), plan, party)?;
@@ -264,7 +264,7 @@ impl Transcript for Refusing {
 #[test]
 fn nothing_is_revealed_before_it_is_verified() {
     for distrustful in 0..3 {
-        let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+        let part = |party: &mut Party<AnyDevice>, ends: &mut Ends| {
             if party.me() == distrustful {
                 party.transcribe(Arc::new(Refusing));
             }

@@ -2,9 +2,9 @@
 //! earlier.
 
 use crate::common::session::{Ends, Port, each, session_in};
+use megrez_device::AnyDevice;
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_engine::{Options, PartyReport, Stored, Turn, run_again, serve};
-use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile};
 use megrez_plan::{Input, KEPT, Op, Plan, SignBit};
 use megrez_protocols::{AnyMasks, AnySuite};
@@ -73,13 +73,13 @@ fn wide(words: Vec<u32>) -> Vec<u64> {
 /// Runs of one plan whose weights last, or runs of a plan that keeps what it makes of them, one
 /// [`Turn`] after the other as jobs do: what is revealed, and the reports of all parties.
 fn outcome(
-    suite: &dyn AnySuite<Cpu>,
+    suite: &dyn AnySuite<AnyDevice>,
     [learns, streamed, deals]: [bool; 3],
 ) -> (Vec<Vec<u32>>, [Vec<PartyReport>; 3]) {
     let (first, lasting) = (start(), ["w".to_owned()]);
     let plan = step(if learns { KEPT } else { "owner" });
     let options = Options { runs: RUNS, lasting: &lasting, streamed };
-    let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+    let part = |party: &mut Party<AnyDevice>, ends: &mut Ends| {
         let mut stored = Stored::new();
         if !learns {
             return serve(suite, &plan, party, &mut stored, None, ends, options);
@@ -122,7 +122,7 @@ fn outcome(
     (revealed, reports.map(Result::unwrap))
 }
 
-fn holds(name: &str, suite: &dyn AnySuite<Cpu>, deals: bool) {
+fn holds(name: &str, suite: &dyn AnySuite<AnyDevice>, deals: bool) {
     for learns in [false, true] {
         let (revealed, then) = outcome(suite, [learns, false, deals]);
         assert_eq!(revealed, expected(learns), "{}: one after the other", name);
@@ -145,9 +145,9 @@ fn holds(name: &str, suite: &dyn AnySuite<Cpu>, deals: bool) {
 
 #[test]
 fn runs_are_the_same_whenever_their_material_is_made() {
-    holds("mizar", &Mizar::<u32, Cpu>::default(), true);
-    holds("alkaid", &Alkaid::<u32, Cpu>::default(), true);
-    holds("meteor", &Meteor::<u32, Cpu>::default(), true);
+    holds("mizar", &Mizar::<u32, AnyDevice>::default(), true);
+    holds("alkaid", &Alkaid::<u32, AnyDevice>::default(), true);
+    holds("meteor", &Meteor::<u32, AnyDevice>::default(), true);
     // Nothing is sent before the data is there.
-    holds("aby3", &Aby3::<u32, Cpu>::default(), false);
+    holds("aby3", &Aby3::<u32, AnyDevice>::default(), false);
 }

@@ -6,7 +6,8 @@ pub mod dealer;
 
 use crate::common::session::{Opened, Transcript, transcript, transcript_under, unpack, unpack_field, zip};
 use crate::common::stats::{self, MANY, SIGMAS, View, compare_views, count};
-use megrez_kernels::{Cpu, ListSpec};
+use megrez_device::AnyDevice;
+use megrez_kernels::ListSpec;
 use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
 use megrez_protocols::AnySuite;
 use megrez_protocols::mizar::Mizar;
@@ -18,10 +19,10 @@ pub const N: usize = 1 << 15;
 
 /// A plan of one step on `N` copies of each secret.
 pub fn execute(op: Op, frac: u32, secrets: &[u8]) -> Transcript {
-    execute_under(&Mizar::<u8, Cpu>::default(), op, frac, secrets)
+    execute_under(&Mizar::<u8, AnyDevice>::default(), op, frac, secrets)
 }
 
-fn execute_under(suite: &dyn AnySuite<Cpu>, op: Op, frac: u32, secrets: &[u8]) -> Transcript {
+fn execute_under(suite: &dyn AnySuite<AnyDevice>, op: Op, frac: u32, secrets: &[u8]) -> Transcript {
     let mut plan = Plan::new(8);
     let names = ["x", "y"];
     let ids: Vec<_> =
@@ -421,7 +422,7 @@ fn no_party_sees_the_secret_in_any_form_of_relu() {
             let mut plan = Plan::new(8);
             let x = plan.input("x", "owner", [1].into(), 2);
             plan.step("op", op.clone(), &[x]).unwrap();
-            if check(&Mizar::<u8, Cpu>::default(), &plan).is_err() {
+            if check(&Mizar::<u8, AnyDevice>::default(), &plan).is_err() {
                 continue; // a form that the suite does not have (yet)
             }
             let runs = secrets.map(|x| (x, execute(op.clone(), 2, &[x])));

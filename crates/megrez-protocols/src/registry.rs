@@ -97,10 +97,6 @@ pub fn any_suite<D: Device>(name: &str, ring: u32) -> Option<Box<dyn AnySuite<D>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Call;
-    use megrez_kernels::Reference;
-    use megrez_plan::{Gives, Kind, List, Op, SignBit, Value, Winner};
-    use megrez_session::Phase;
     use std::collections::HashSet;
 
     #[test]
@@ -109,62 +105,5 @@ mod tests {
         assert_eq!(names.len(), all().count());
         assert!(all().all(|p| find_any(p.name) == Some(p)));
         assert!(find(SECFLOAT.name).is_none(), "no suite on a ring");
-    }
-
-    /// What a suite says of itself, by what it has formulas for.
-    fn capabilities(suite: &dyn AnySuite<Reference>) -> (usize, [bool; 3], [bool; 2], usize, bool) {
-        let value = |kind| Value { shape: [1].into(), kind };
-        let (ring, sum, bit) =
-            (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
-        let has =
-            |op: Op, inputs: &[&Value], output: &Value| suite.cost(Call { op: &op, inputs, output }).is_ok();
-        let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
-        let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
-        let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
-        let fine = value(Kind::Ring { frac: 1 });
-        let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
-        let summed = Op::SelectSum { groups: vec![1] };
-        assert_eq!(has(summed, &[&bit, &ring], &ring), selects, "whoever truncates adds up");
-        let table =
-            megrez_plan::Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
-        let looked_up = Op::Lookup(table);
-        let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
-        let lookup = [looked_up, offloaded].map(|op| has(op, &[&ring], &ring));
-        let two = Value { shape: [2].into(), kind: Kind::Ring { frac: 0 } };
-        let winner = Op::Winner(Winner { cut: 0, bits: 2, gives: Gives::OneHot });
-        let offloaded = Op::Offloaded(Box::new(winner.clone()));
-        assert_eq!([winner, offloaded].map(|op| has(op, &[&two], &two)), lookup, "as tables are");
-        let factors = (2..=4).rev().find(|&n| has(Op::And, &vec![&bit; n], &bit)).unwrap_or(0);
-        let truncate = Op::Truncate { bits: 1 };
-        let own: [(Op, &[&Value], &Value); 3] = [
-            (Op::Mul, &[&ring; 2], &ring),
-            (Op::NonNegative(SignBit::FULL), &[&ring], &bit),
-            (truncate, &[&ring], &ring),
-        ];
-        let offline = own.iter().any(|(op, inputs, output)| {
-            let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
-            cost.transfers.iter().any(|t| t.phase == Phase::Offline)
-        });
-        (suite.parties(), [maximum, sums, selects], lookup, factors, offline)
-    }
-
-    #[test]
-    fn protocols_can_do_what_they_say() {
-        for p in PROTOCOLS {
-            assert_eq!(p.insecure, p.level == Security::None, "{}", p.name);
-            for &ring in p.rings {
-                let (parties, forms, lookup, factors, offline) =
-                    capabilities(&*suite(p.name, ring).expect("registered on this ring"));
-                assert_eq!((parties, offline), (p.parties, p.offline), "{}", p.name);
-                // The plaintext oracle has everything; what it is asked for is what its plans are
-                // to look like.
-                if !p.insecure {
-                    let said = [p.native_maximum, p.deferred_resharing, p.selects_truncated];
-                    assert_eq!(forms, said, "{}", p.name);
-                    assert_eq!(lookup, [p.lookup, p.offload], "{}", p.name);
-                }
-                assert_eq!((lookup[0], factors), (p.lookup, p.factors), "{}", p.name);
-            }
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! Sessions in this process with hand-made parties and clients, so that a test sees everything that
 //! a party or an owner sees, and can make any of them misbehave.
 
+use megrez_device::AnyDevice;
 use megrez_engine::client::{PartyPort, collect, provide};
 use megrez_engine::{Clients, Options, Prepared, serve};
-use megrez_kernels::Cpu;
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, Kind, Output, Plan};
 use megrez_prg::Key;
@@ -81,7 +81,7 @@ impl Clients for Ends {
 }
 
 /// One party's part, given its handle and its link to the client.
-pub type Part<'a, T> = Box<dyn FnOnce(&mut Party<Cpu>, &mut Ends) -> Result<T, Error> + Send + 'a>;
+pub type Part<'a, T> = Box<dyn FnOnce(&mut Party<AnyDevice>, &mut Ends) -> Result<T, Error> + Send + 'a>;
 
 /// Runs three parties in threads and the client here. A party that fails ends the session, as every
 /// real one does.
@@ -109,7 +109,7 @@ pub fn session_in<T: Send, R>(
             ports.push(port);
             running.push(scope.spawn(move || {
                 // `ends` outlives the failure's report: the client must not notice first.
-                let run = |ends| part(&mut Party::start(network.clone(), Cpu::default())?, ends);
+                let run = |ends| part(&mut Party::start(network.clone(), AnyDevice::default())?, ends);
                 run(&mut ends).map_err(|e| match e {
                     Error::Net(e) if e.abort().is_some() => Error::Net(e),
                     e => Error::Net(network.fail(&e.to_string())),
@@ -126,7 +126,7 @@ pub fn session_in<T: Send, R>(
 
 /// Three equal parts.
 pub fn each<'a, T>(
-    part: impl Fn(&mut Party<Cpu>, &mut Ends) -> Result<T, Error> + Clone + Send + 'a,
+    part: impl Fn(&mut Party<AnyDevice>, &mut Ends) -> Result<T, Error> + Clone + Send + 'a,
 ) -> [Part<'a, T>; 3] {
     [0; 3].map(|_| Box::new(part.clone()) as Part<'a, T>)
 }
@@ -137,12 +137,12 @@ pub fn give_and_take<W: Word>(
     inputs: &HashMap<String, Vec<W>>,
     ports: &mut [Port; 3],
 ) -> Result<Vec<Vec<W>>, Error> {
-    give_and_take_under(&Mizar::<W, Cpu>::default(), plan, inputs, ports)
+    give_and_take_under(&Mizar::<W, AnyDevice>::default(), plan, inputs, ports)
 }
 
 /// As [`give_and_take`], under any suite.
 pub fn give_and_take_under<W: Word>(
-    suite: &dyn AnySuite<Cpu>,
+    suite: &dyn AnySuite<AnyDevice>,
     plan: &Plan,
     inputs: &HashMap<String, Vec<W>>,
     ports: &mut [Port; 3],
@@ -163,7 +163,7 @@ pub struct Transcript {
 
 /// One run of a plan on the ring of bytes, under `mizar`.
 pub fn transcript(plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
-    transcript_under(&Mizar::<u8, Cpu>::default(), plan, inputs)
+    transcript_under(&Mizar::<u8, AnyDevice>::default(), plan, inputs)
 }
 
 /// The keys of the sharings of zero under which outputs leave, by party, peer and output.
@@ -208,8 +208,8 @@ impl Zeros {
 /// As [`transcript`], under a protocol on replicated values.
 pub fn transcript_of(protocol: &str, plan: &Plan, inputs: &HashMap<String, Vec<u8>>) -> Transcript {
     match protocol {
-        "aby3" => transcript_under(&Aby3::<u8, Cpu>::default(), plan, inputs),
-        "alkaid" => transcript_under(&Alkaid::<u8, Cpu>::default(), plan, inputs),
+        "aby3" => transcript_under(&Aby3::<u8, AnyDevice>::default(), plan, inputs),
+        "alkaid" => transcript_under(&Alkaid::<u8, AnyDevice>::default(), plan, inputs),
         other => panic!("`{other}` is none of the protocols on replicated values"),
     }
 }
@@ -217,12 +217,12 @@ pub fn transcript_of(protocol: &str, plan: &Plan, inputs: &HashMap<String, Vec<u
 /// As [`transcript`], under any suite. What a party sent for an output is given as the share that
 /// it held, without its sharing of zero.
 pub fn transcript_under(
-    suite: &dyn AnySuite<Cpu>,
+    suite: &dyn AnySuite<AnyDevice>,
     plan: &Plan,
     inputs: &HashMap<String, Vec<u8>>,
 ) -> Transcript {
     let (tap, zeros) = (Tap::default(), Arc::new(Zeros::default()));
-    let part = |party: &mut Party<Cpu>, ends: &mut Ends| {
+    let part = |party: &mut Party<AnyDevice>, ends: &mut Ends| {
         party.tap(tap.clone());
         party.probe(zeros.clone());
         serve(suite, plan, party, &mut HashMap::new(), None, ends, Options::default())
@@ -312,6 +312,10 @@ pub fn unpack_field(bytes: &[u8], prime: megrez_ring::Prime, n: usize) -> Vec<u8
 }
 
 /// The offline phase of a plan at this party.
-pub fn prepare(suite: &dyn AnySuite<Cpu>, plan: &Plan, party: &mut Party<Cpu>) -> Result<Prepared, Error> {
+pub fn prepare(
+    suite: &dyn AnySuite<AnyDevice>,
+    plan: &Plan,
+    party: &mut Party<AnyDevice>,
+) -> Result<Prepared, Error> {
     megrez_engine::offline(suite, plan, party, 0, &|_| None, &mut vec![])
 }

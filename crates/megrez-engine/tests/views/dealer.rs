@@ -252,7 +252,7 @@ fn the_dealer_sees_the_same_concurrent_lists_whatever_the_secret() {
     for sign in [SignBit::FULL, cut_bits] {
         let spec = concurrent::spec(&sign, 8);
         for secret in SECRETS {
-            let suite = concurrent::suite::<u8, megrez_kernels::Cpu>();
+            let suite = concurrent::suite::<u8, megrez_device::AnyDevice>();
             let run = execute_under(&suite, Op::NonNegative(sign.clone()), 2, &[secret]);
             let (statistic, surprise) = lists_with(&run, &spec).worst();
             assert!(surprise < SIGMAS, "{sign:?}, x = {secret:#x}: {statistic} is off by {surprise:.1} σ");
@@ -284,7 +284,8 @@ fn bicoptors_helper_sees_the_same_lists_whatever_the_secret() {
                 Op::NonNegative(sign.clone()),
                 Op::Relu(Relu { sign: sign.clone(), form: ReluForm::ThreeRounds, truncate: 0 }),
             ] {
-                let run = execute_under(&Bicoptor::<u8, megrez_kernels::Cpu>::default(), op, 2, &[secret]);
+                let run =
+                    execute_under(&Bicoptor::<u8, megrez_device::AnyDevice>::default(), op, 2, &[secret]);
                 let (statistic, surprise) = helped_lists(&run, bits).worst();
                 assert!(
                     surprise < SIGMAS,
@@ -311,7 +312,7 @@ fn no_party_of_bicoptor_sees_the_secret() {
         let runs: Vec<_> = secrets
             .iter()
             .map(|secrets| {
-                execute_under(&Bicoptor::<u8, megrez_kernels::Cpu>::default(), op.clone(), 2, secrets)
+                execute_under(&Bicoptor::<u8, megrez_device::AnyDevice>::default(), op.clone(), 2, secrets)
             })
             .collect();
         for party in 0..3 {
