@@ -3,6 +3,7 @@
 
 use super::call::{Call, image};
 use super::conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
+use super::sliding::Sliding;
 use super::window::windows;
 use crate::float::lowering::{FloatLowering, FloatOperand};
 use crate::gradients::Gradients;
@@ -20,6 +21,7 @@ struct Conv {
     shape: Shape,
     kernel: [usize; 4],
     geometry: ConvGeometry,
+    sliding: Sliding,
 }
 
 pub(super) fn conv(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
@@ -44,7 +46,8 @@ pub(super) fn conv(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
         groups,
     };
     let shape = [n, out, rows.windows, columns.windows].into();
-    Ok(Arc::new(Conv { shape, kernel, geometry }))
+    let sliding = Sliding { images: n, channels, filters: out, groups, axes: [rows, columns] };
+    Ok(Arc::new(Conv { shape, kernel, geometry, sliding }))
 }
 
 impl Layer for Conv {
@@ -53,53 +56,8 @@ impl Layer for Conv {
     }
 
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
-        let (&[n, channels, height, width], &[_, out, rows, columns]) =
-            (inputs[0].shape.dims(), self.shape.dims())
-        else {
-            unreachable!("understood as images");
-        };
-        let [_, per_group, kh, kw] = self.kernel;
-        let ConvGeometry { stride, pad, dilation, groups } = self.geometry;
-        let (weights, bias) = (&inputs[1].data, inputs.get(2));
-        // The outputs o of one row whose tap k lies inside the image, as a range: the inner loop
-        // has no test.
-        let inside = |k: usize| {
-            let shift = (k * dilation[1]) as isize - pad[1] as isize;
-            let first = (-shift).max(0) as usize;
-            let last = (width as isize - shift).max(0) as usize;
-            (first.div_ceil(stride[1]), last.div_ceil(stride[1]).min(columns), shift)
-        };
-        let mut y = Vec::with_capacity(self.shape.elements());
-        let mut sums = vec![0f64; rows * columns];
-        for image in 0..n {
-            for o in 0..out {
-                sums.fill(bias.map_or(0.0, |b| f64::from(b.data[o])));
-                let first = o / (out / groups) * per_group;
-                for c in 0..per_group {
-                    let plane = &inputs[0].data[((image * channels) + first + c) * height * width..]
-                        [..height * width];
-                    for tap in 0..kh * kw {
-                        let (ky, kx) = (tap / kw, tap % kw);
-                        let weight = f64::from(weights[(o * per_group + c) * kh * kw + tap]);
-                        let (from, to, shift) = inside(kx);
-                        for r in 0..rows {
-                            let Some(row) = (r * stride[0] + ky * dilation[0]).checked_sub(pad[0]) else {
-                                continue;
-                            };
-                            if row >= height || from >= to {
-                                continue;
-                            }
-                            let start = ((from * stride[1]) as isize + shift) as usize;
-                            let source =
-                                plane[row * width + start..(row + 1) * width].iter().step_by(stride[1]);
-                            let sums = &mut sums[r * columns + from..r * columns + to];
-                            sums.iter_mut().zip(source).for_each(|(s, &x)| *s += weight * f64::from(x));
-                        }
-                    }
-                }
-                y.extend(sums.iter().map(|&s| s as f32));
-            }
-        }
+        let first = |filter: usize| inputs.get(2).map_or(0.0, |bias| f64::from(bias.data[filter]));
+        let y = self.sliding.outputs(&inputs[0].data, &inputs[1].data, first);
         Tensor::new(self.shape.clone(), y)
     }
 

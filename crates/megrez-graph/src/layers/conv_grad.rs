@@ -7,6 +7,7 @@
 //! ```
 
 use super::call::{Call, image};
+use super::sliding::Sliding;
 use super::window::Axis;
 use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
@@ -25,77 +26,8 @@ pub(crate) const CONV_GRAD_INPUT: &str = "ConvGradInput";
 /// output's gradient, with the windows.
 pub(crate) const CONV_GRAD_WEIGHT: &str = "ConvGradWeight";
 
-/// A convolution as its gradients see it.
-struct Geometry {
-    /// Images and channels of x, filters, groups.
-    images: usize,
-    channels: usize,
-    filters: usize,
-    groups: usize,
-    axes: [Axis; 2],
-}
-
-impl Geometry {
-    fn of(call: &Call, x: [usize; 4], y: [usize; 4]) -> Result<Self, Refusal> {
-        let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
-        if groups == 0 || !x[1].is_multiple_of(groups) || !y[1].is_multiple_of(groups) || x[0] != y[0] {
-            return refuse("the channels do not fit the groups", "");
-        }
-        let axes = Axis::given(call, [x[2], x[3]], [y[2], y[3]])?;
-        Ok(Geometry { images: x[0], channels: x[1], filters: y[1], groups, axes })
-    }
-
-    fn per_group(&self) -> usize {
-        self.channels / self.groups
-    }
-
-    fn image_shape(&self) -> Shape {
-        [self.images, self.channels, self.axes[0].size(), self.axes[1].size()].into()
-    }
-
-    fn kernel_shape(&self) -> Shape {
-        [self.filters, self.per_group(), self.axes[0].kernel, self.axes[1].kernel].into()
-    }
-
-    fn sides(&self, side: impl Fn(&Axis) -> usize) -> [usize; 2] {
-        [side(&self.axes[0]), side(&self.axes[1])]
-    }
-
-    /// Calls `f` with the places in x, w and y of every product of the convolution.
-    fn each(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let [rows, columns] = &self.axes;
-        let (per_group, each) = (self.per_group(), self.filters / self.groups);
-        for (image, filter) in (0..self.images * self.filters).map(|i| (i / self.filters, i % self.filters)) {
-            for c in 0..per_group {
-                let plane = image * self.channels + filter / each * per_group + c;
-                let kernel = filter * per_group + c;
-                for (i, j) in
-                    (0..rows.kernel * columns.kernel).map(|t| (t / columns.kernel, t % columns.kernel))
-                {
-                    for r in 0..rows.windows {
-                        let Some(row) = rows.tap(r, i) else { continue };
-                        for q in 0..columns.windows {
-                            let Some(column) = columns.tap(q, j) else { continue };
-                            f(
-                                (plane * rows.size() + row) * columns.size() + column,
-                                (kernel * rows.kernel + i) * columns.kernel + j,
-                                ((image * self.filters + filter) * rows.windows + r) * columns.windows + q,
-                            );
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn work(&self) -> u64 {
-        let [rows, columns] = self.sides(|axis| axis.windows * axis.kernel);
-        (self.images * self.filters * self.per_group()) as u64 * (rows * columns) as u64
-    }
-}
-
 struct ConvGradInput {
-    geometry: Geometry,
+    geometry: Sliding,
     shape: Shape,
 }
 
@@ -105,7 +37,7 @@ pub(super) fn conv_grad_input(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let [height, width] = call.sizes("image", [0; 2])?;
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
     let channels = kernel.dims().get(1).copied().unwrap_or(0).checked_mul(groups).unwrap_or(0);
-    let geometry = Geometry::of(call, [y[0], channels, height, width], y)?;
+    let geometry = Sliding::of(call, [y[0], channels, height, width], y)?;
     match geometry.kernel_shape() == kernel {
         true => Ok(Arc::new(ConvGradInput { shape: geometry.image_shape(), geometry })),
         false => refuse("the kernel does not fit", ""),
@@ -118,10 +50,7 @@ impl Layer for ConvGradInput {
     }
 
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
-        let (delta, w) = (&inputs[0].data, &inputs[1].data);
-        let mut sums = vec![0f64; self.shape.elements()];
-        self.geometry.each(|x, k, y| sums[x] += f64::from(w[k]) * f64::from(delta[y]));
-        Tensor::new(self.shape.clone(), sums.into_iter().map(|v| v as f32).collect())
+        Tensor::new(self.shape.clone(), self.geometry.of_image(&inputs[0].data, &inputs[1].data))
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
@@ -178,7 +107,7 @@ impl Layer for ConvGradInput {
 
 /// The kernel reversed, channels and filters of each group exchanged: a view, and the shape that
 /// its groups are joined to.
-fn turn(g: &Geometry) -> (View, Shape) {
+fn turn(g: &Sliding) -> (View, Shape) {
     let [kh, kw] = g.sides(|axis| axis.kernel);
     let (per_group, each) = (g.per_group(), g.filters / g.groups);
     let area = (kh * kw) as isize;
@@ -196,20 +125,20 @@ fn turn(g: &Geometry) -> (View, Shape) {
     (view, [g.channels, each, kh, kw].into())
 }
 
-fn turned(cx: &mut Lowering, g: &Geometry, w: &Secret) -> Result<Secret, Refusal> {
+fn turned(cx: &mut Lowering, g: &Sliding, w: &Secret) -> Result<Secret, Refusal> {
     let (view, to) = turn(g);
     let w = cx.view("turned", w, view)?;
     cx.reshape("turned-kernel", &w, to)
 }
 
 struct ConvGradWeight {
-    geometry: Geometry,
+    geometry: Sliding,
     shape: Shape,
 }
 
 pub(super) fn conv_grad_weight(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(2, &["dilations", "group", "kernel_shape", "pads", "strides"])?;
-    let geometry = Geometry::of(call, image(call.shape(0)?)?, image(call.shape(1)?)?)?;
+    let geometry = Sliding::of(call, image(call.shape(0)?)?, image(call.shape(1)?)?)?;
     Ok(Arc::new(ConvGradWeight { shape: geometry.kernel_shape(), geometry }))
 }
 
@@ -219,10 +148,7 @@ impl Layer for ConvGradWeight {
     }
 
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
-        let (image, delta) = (&inputs[0].data, &inputs[1].data);
-        let mut sums = vec![0f64; self.shape.elements()];
-        self.geometry.each(|x, k, y| sums[k] += f64::from(image[x]) * f64::from(delta[y]));
-        Tensor::new(self.shape.clone(), sums.into_iter().map(|v| v as f32).collect())
+        Tensor::new(self.shape.clone(), self.geometry.of_kernel(&inputs[0].data, &inputs[1].data))
     }
 
     fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {

@@ -50,6 +50,7 @@ mod rotation;
 mod shape;
 mod sigmoid;
 mod sine;
+mod sliding;
 mod softmax;
 mod spline;
 mod swish;
