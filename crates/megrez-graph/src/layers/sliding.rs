@@ -18,6 +18,8 @@ pub(super) struct Sliding {
 }
 
 impl Sliding {
+    /// That of a gradient, whose attributes name all of the windows, for x and y [images, channels,
+    /// rows, columns].
     pub fn of(call: &Call, x: [usize; 4], y: [usize; 4]) -> Result<Self, Refusal> {
         let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
         if groups == 0 || !x[1].is_multiple_of(groups) || !y[1].is_multiple_of(groups) || x[0] != y[0] {
@@ -27,6 +29,7 @@ impl Sliding {
         Ok(Sliding { images: x[0], channels: x[1], filters: y[1], groups, axes })
     }
 
+    /// How many channels a group has.
     pub fn per_group(&self) -> usize {
         self.channels / self.groups
     }
@@ -43,6 +46,7 @@ impl Sliding {
         [side(&self.axes[0]), side(&self.axes[1])]
     }
 
+    /// How many products there are, with those of padding.
     pub fn work(&self) -> u64 {
         let [rows, columns] = self.sides(|axis| axis.windows * axis.kernel);
         (self.images * self.filters * self.per_group()) as u64 * (rows * columns) as u64
