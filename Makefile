@@ -83,8 +83,10 @@ chaos: build python ## Break a deployment for five minutes (MINUTES, SEED), and 
 
 lint: lint-rust lint-python doc ## Run all linters; warnings are errors.
 
+# Fuzz targets run by hand only, and compile always.
 lint-rust:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo check --quiet --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}
 
 # mypy looks into the packages that the sources import, so they must be there.
 lint-python: python
