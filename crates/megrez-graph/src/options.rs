@@ -54,8 +54,8 @@ pub struct CompileOptions {
     /// ([`megrez_passes::defer_resharing`]), and maxima of all pairs are made of other steps
     /// ([`megrez_passes::spread_maxima`]): for protocols of equal parties.
     pub defer_resharing: bool,
-    /// Whether a selection takes the truncation of what it selects into its own step: for protocols
-    /// of which the registry says so.
+    /// Whether a selection takes the truncation of what it selects, or its sum, into its own step:
+    /// for protocols of which the registry says so.
     pub selects_truncated: bool,
     /// Whether the plan is for parties who are equal, on replicated shares: tables are dealt,
     /// maxima made of comparisons. Part of `defer_resharing`, and for runs in which every layer is
