@@ -286,9 +286,16 @@ impl Builder {
                 let count = 2 + self.choices.below(self.protocol.factors - 1);
                 let others: Option<Vec<ValueId>> = (1..count).map(|_| self.alike(a)).collect();
                 let bits = [vec![a], others?].concat();
-                match self.choices.below(3) {
+                match self.choices.below(5) {
                     0 => self.push(Op::Xor, &bits[..2]),
                     1 => self.push(Op::Not, &bits[..1]),
+                    2 => self.push(Op::Concat { axis: 0 }, &bits[..2]),
+                    3 => {
+                        let rows = self.shape(a).first().copied().filter(|&rows| rows > 0)?;
+                        let indices = (0..1 + self.choices.below(4)).map(|_| self.choices.below(rows));
+                        let indices = indices.collect();
+                        self.push(Op::Gather { axis: 0, indices }, &bits[..1])
+                    }
                     _ => self.push(Op::And, &bits),
                 }
             }
