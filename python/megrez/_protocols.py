@@ -33,6 +33,8 @@ class Protocol:
     """Whether it has a maximum of all pairs of its own."""
     selects_truncated: bool
     """Whether a selection by a secret bit truncates what it selects."""
+    multiplies_truncated: bool
+    """Whether a product of elements truncates its factors."""
     lookup: bool
     """Whether it looks up functions of one value in dealt tables."""
     offload: bool

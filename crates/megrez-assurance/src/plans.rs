@@ -200,6 +200,16 @@ impl Builder {
                 let relu = self.relu(truncate);
                 self.push(relu, &[x])
             }
+            16 if self.protocol.multiplies_truncated && self.choices.coin() => {
+                let x = self.kind(|kind| matches!(kind, Kind::Ring { .. }))?;
+                let mut bits = vec![1 + self.choices.below(2) as u32];
+                let mut factors = vec![x];
+                if self.choices.below(3) > 0 {
+                    factors.push(self.alike(x)?);
+                    bits.push(self.choices.below(2) as u32);
+                }
+                self.push(Op::MulTruncated { bits }, &factors)
+            }
             16 => {
                 let sign = self.sign();
                 match (self.protocol.name, self.choices.coin()) {

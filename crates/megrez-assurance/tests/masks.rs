@@ -96,6 +96,7 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::TimesPublic(_) => return None,
         // The same step as an element-wise product, for another bilinear map.
         Op::Mul | Op::MatMul | Op::Conv(_) => "product",
+        Op::MulTruncated { .. } => "product that is truncated before",
         Op::Additive(_) => "deferred product",
         Op::Truncate { .. } => "truncation",
         Op::NonNegative(_) => "comparison",
@@ -116,7 +117,7 @@ fn kind(op: &Op) -> Option<&'static str> {
     })
 }
 
-const KINDS: usize = 18;
+const KINDS: usize = 19;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

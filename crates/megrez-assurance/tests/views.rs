@@ -138,9 +138,12 @@ fn no_operation_is_without_a_case() {
                 "Lookup",
                 "Winner",
                 "SelectSum",
+                "MulTruncated",
             ],
-            "aby3" | "falcon" | "alkaid" => &["Maximum", "Lookup", "Winner", "SelectSum"],
-            "meteor" | "alkaid-masked" => &["Maximum", "Offloaded", "Lookup", "Winner", "SelectSum"],
+            "aby3" | "falcon" | "alkaid" => &["Maximum", "Lookup", "Winner", "SelectSum", "MulTruncated"],
+            "meteor" | "alkaid-masked" => {
+                &["Maximum", "Offloaded", "Lookup", "Winner", "SelectSum", "MulTruncated"]
+            }
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };
         names.iter().copied().collect()

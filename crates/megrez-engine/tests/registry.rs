@@ -8,7 +8,7 @@ use megrez_protocols::{AnySuite, Call};
 use megrez_session::Phase;
 
 /// What a suite says of itself, by what it has formulas for.
-fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 3], [bool; 2], usize, bool) {
+fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 4], [bool; 2], usize, bool) {
     let value = |kind| Value { shape: [1].into(), kind };
     let (ring, sum, bit) =
         (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
@@ -21,6 +21,8 @@ fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 3], [bool; 2]
     let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
     let summed = Op::SelectSum { groups: vec![1] };
     assert_eq!(has(summed, &[&bit, &ring], &ring), selects, "whoever truncates adds up");
+    let multiplied = Op::MulTruncated { bits: vec![1, 0] };
+    let multiplies = has(multiplied, &[&fine, &ring], &ring);
     let table = Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
     let looked_up = Op::Lookup(table);
     let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
@@ -40,7 +42,7 @@ fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 3], [bool; 2]
         let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
         cost.transfers.iter().any(|t| t.phase == Phase::Offline)
     });
-    (suite.parties(), [maximum, sums, selects], lookup, factors, offline)
+    (suite.parties(), [maximum, sums, selects, multiplies], lookup, factors, offline)
 }
 
 #[test]
@@ -54,7 +56,8 @@ fn protocols_can_do_what_they_say() {
             // The plaintext oracle has everything; what it is asked for is what its plans are
             // to look like.
             if !p.insecure {
-                let said = [p.native_maximum, p.deferred_resharing, p.selects_truncated];
+                let said =
+                    [p.native_maximum, p.deferred_resharing, p.selects_truncated, p.multiplies_truncated];
                 assert_eq!(forms, said, "{}", p.name);
                 assert_eq!(lookup, [p.lookup, p.offload], "{}", p.name);
             }

@@ -4,7 +4,7 @@
 use crate::after::After;
 use crate::clients::{DataInput, LayerRange, ModelInput, Revealed};
 use crate::graph::{Graph, Id, Node};
-use crate::lowering::{Lowering, Operand, Secret};
+use crate::lowering::{Lowering, Operand, Secret, rounds_of};
 use crate::options::{Comparison, CompileOptions, TreeForm};
 use crate::passes;
 use crate::problem::{Cause, Problem, Problems, Refusal};
@@ -411,8 +411,18 @@ fn lower_each(
         return Err((Problems(problems), out_of_range));
     }
     let graph = graph.clone();
-    let rounds = cx.plan.outputs.iter().map(|output| cx.rounds_of(output.value)).max().unwrap_or(0);
     let mut plan = cx.plan;
+    if options.multiplies_truncated {
+        let stands_for = megrez_passes::truncate_in_products(&mut plan)
+            .expect("a plan that was built by the rules keeps to them");
+        for layer in &mut layers {
+            if let Some(&value) = stands_for.get(&layer.value) {
+                layer.value = value;
+                layer.frac = plan.value(value).kind.frac();
+            }
+        }
+    }
+    let rounds = rounds_of(&plan);
     if options.defer_resharing {
         megrez_passes::legalise(&mut plan, options.offload)
             .expect("a plan that was built by the rules keeps to them");

@@ -72,6 +72,12 @@ pub trait Layer: Send + Sync {
         None
     }
 
+    /// Whether each of its results is a sum of numbers of the last input, each times one of a row
+    /// of the first.
+    fn sums_rows(&self) -> bool {
+        false
+    }
+
     /// Whether it is such a layer.
     fn multilinear(&self) -> bool {
         self.gain(None).is_some()

@@ -57,6 +57,9 @@ pub struct CompileOptions {
     /// Whether a selection takes the truncation of what it selects, or its sum, into its own step:
     /// for protocols of which the registry says so.
     pub selects_truncated: bool,
+    /// Whether a product takes the truncations of its factors into its own step
+    /// ([`megrez_passes::truncate_in_products`]): for protocols of which the registry says so.
+    pub multiplies_truncated: bool,
     /// Whether the plan is for parties who are equal, on replicated shares: tables are dealt,
     /// maxima made of comparisons. Part of `defer_resharing`, and for runs in which every layer is
     /// opened.
@@ -227,6 +230,7 @@ impl Default for CompileOptions {
             pool: PoolForm::Tournament,
             defer_resharing: false,
             selects_truncated: false,
+            multiplies_truncated: false,
             replicated: false,
             offload: 0,
             activations: Activations::Minimax,

@@ -96,6 +96,7 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Combine { .. }
         | Op::Rescale { .. }
         | Op::Mul
+        | Op::MulTruncated { .. }
         | Op::Truncate { .. }
         | Op::NonNegative(_)
         | Op::Relu(_)

@@ -7,11 +7,13 @@
 mod choose;
 mod maxima;
 mod offload;
+mod products;
 mod resharing;
 
 pub use choose::{Estimate, choose};
 pub use maxima::spread_maxima;
 pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
+pub use products::truncate_in_products;
 pub use resharing::defer_resharing;
 
 use megrez_plan::{Plan, PlanError};

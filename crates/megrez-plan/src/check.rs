@@ -330,6 +330,28 @@ impl Op {
                 let dims = [&[groups.len()], rest].concat();
                 Value { shape: dims.into(), kind: Kind::Ring { frac } }
             }
+            Op::MulTruncated { bits } => {
+                if !(1..=2).contains(&inputs.len()) || bits.len() != inputs.len() {
+                    return refuse("multiplies two values, or one by itself, and has bits to drop of each");
+                }
+                let (shape, mut left) = (ring_input(inputs[0])?.0.clone(), 0);
+                for (&dropped, x) in bits.iter().zip(inputs) {
+                    let (other, frac) = ring_input(x)?;
+                    if *other != shape {
+                        return refuse(format!("multiplies {shape} by {other}"));
+                    }
+                    if dropped > frac || dropped.saturating_add(2) >= ring {
+                        return refuse(format!("cannot drop {dropped} of {frac} fraction bits"));
+                    }
+                    left += frac - dropped;
+                }
+                let twice = if bits.len() == 1 { 2 } else { 1 };
+                let all = twice * bits.iter().sum::<u32>();
+                if all == 0 || all > ring {
+                    return refuse(format!("drops {all} bits of both factors, of 1 to {ring}"));
+                }
+                Value { shape, kind: Kind::Ring { frac: twice * left } }
+            }
             Op::BitToRing => {
                 let [b] = arity(inputs)?;
                 Value { shape: bit_input(&b)?.clone(), kind: Kind::Ring { frac: 0 } }

@@ -57,6 +57,16 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// Fraction bits; 0 of a bit.
+    pub fn frac(self) -> u32 {
+        match self {
+            Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
+            Kind::Bit => 0,
+        }
+    }
+}
+
 /// The type of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Value {

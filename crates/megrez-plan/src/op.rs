@@ -143,6 +143,13 @@ pub enum Op {
         /// How many neighbours each group has.
         groups: Vec<usize>,
     },
+    /// The product of two secrets of one shape, element by element, or the square of one, where
+    /// fraction bits are dropped before: (x / 2^a)·(y / 2^b), each as a truncation gives it, for
+    /// |x|, |y| < 2^(ℓ−2) and a + b ≤ ℓ (2a ≤ ℓ for a square). The scales that are left add.
+    MulTruncated {
+        /// The fraction bits that each input loses; of two, one may lose none.
+        bits: Vec<u32>,
+    },
 }
 
 /// The largest standard deviation of [`Op::Noise`].

@@ -263,16 +263,26 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Bits<'a> {
     }
 }
 
-/// A product of two values and more.
-pub struct Product<'a>(local::Product<'a>, &'a Shape);
+/// A product of two values and more, truncated before or not.
+pub struct Product<'a>(local::Product<'a>, Call<'a>);
 
 impl<'a, W: Word, D: Device> Plain<'a, W, D> for Product<'a> {
     fn of(call: Call<'a>) -> Option<Self> {
-        Some(Product(local::Product::of(call.op)?, call.shape()))
+        let product = match call.op {
+            Op::MulTruncated { .. } => local::Product::Elements,
+            op => local::Product::of(op)?,
+        };
+        Some(Product(product, call))
     }
 
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
-        let times = |z: Tensor<W, D>, x: &&Data<W, D>| self.0.apply(device, &z, x.ring(), self.1);
+        let shape = self.1.shape();
+        let times = |z: Tensor<W, D>, x: &&Data<W, D>| self.0.apply(device, &z, x.ring(), shape);
+        if let Op::MulTruncated { bits } = self.1.op {
+            let factor = |i: usize| each(device, shape, x[i], |x| floor_shift(x, bits[i]));
+            let (first, last) = (factor(0)?, factor(bits.len() - 1)?);
+            return Ok(Data::Ring(times(first.ring().clone(), &&last)?));
+        }
         Ok(Data::Ring(x[1..].iter().try_fold(x[0].ring().clone(), times)?))
     }
 }

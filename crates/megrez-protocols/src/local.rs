@@ -155,6 +155,7 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         op if is_table(op) => no_tables(suite),
         Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
         Op::Select { truncate: 1.. } | Op::SelectSum { .. } => selects_apart(suite),
+        Op::MulTruncated { .. } => multiplies_apart(suite),
         other => format!("{suite} has no {other:?}"),
     })
 }
@@ -179,6 +180,13 @@ pub(crate) fn no_tables(suite: &str) -> String {
 pub(crate) fn selects_apart(suite: &str) -> String {
     format!(
         "{suite} selects, and truncates or adds up after that: the plan is another's, compile it for this protocol"
+    )
+}
+
+/// Why a suite that truncates factors in steps of their own refuses to do both in one.
+pub(crate) fn multiplies_apart(suite: &str) -> String {
+    format!(
+        "{suite} truncates, and multiplies after that: the plan is another's, compile it for this protocol"
     )
 }
 

@@ -56,6 +56,9 @@ pub struct Protocol {
     /// Whether a selection by a secret bit truncates what it selects, or adds it up; plans for
     /// others do one after the other.
     pub selects_truncated: bool,
+    /// Whether a product element by element truncates its factors; plans for others do one after
+    /// the other.
+    pub multiplies_truncated: bool,
     /// Whether it looks up functions of one value, and winners, in tables; plans for others compare
     /// and multiply.
     pub lookup: bool,
@@ -94,6 +97,7 @@ impl Protocol {
             offline: true,
             native_maximum: false,
             selects_truncated: false,
+            multiplies_truncated: false,
             lookup: false,
             offload: false,
             deferred_resharing: false,
@@ -121,6 +125,10 @@ impl Protocol {
 
     pub(crate) const fn with_truncating_selection(self) -> Self {
         Protocol { selects_truncated: true, ..self }
+    }
+
+    pub(crate) const fn with_truncating_products(self) -> Self {
+        Protocol { multiplies_truncated: true, ..self }
     }
 
     pub(crate) const fn with_lookup(self) -> Self {

@@ -274,6 +274,7 @@ impl CompileRequest {
             pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             selects_truncated: protocols::find(&self.protocol)?.selects_truncated,
+            multiplies_truncated: protocols::find(&self.protocol)?.multiplies_truncated,
             replicated: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations()?,
             delay_ns: self.net.delay_ns(),

@@ -123,6 +123,7 @@ pub fn name(op: &Op) -> &'static str {
         Op::Rescale { .. } => "Rescale",
         Op::TimesPublic(_) => "TimesPublic",
         Op::Mul => "Mul",
+        Op::MulTruncated { .. } => "MulTruncated",
         Op::MatMul => "MatMul",
         Op::Conv(_) => "Conv",
         Op::Additive(_) => "Additive",
@@ -147,7 +148,7 @@ pub fn name(op: &Op) -> &'static str {
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 30] = [
+pub const NAMES: [&str; 31] = [
     "Constant",
     "Noise",
     "Combine",
@@ -158,6 +159,7 @@ pub const NAMES: [&str; 30] = [
     "Gather",
     "Rescale",
     "Mul",
+    "MulTruncated",
     "MatMul",
     "Conv",
     "Additive",

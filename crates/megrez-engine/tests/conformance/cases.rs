@@ -314,6 +314,19 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         let b = bit_of(p, "bit", v[0]);
         p.step("op", Op::Select { truncate: f }, &[b, v[1]]).unwrap()
     });
+    // Factors that lose bits, one or both: zeros, so that there is one result. Others, by all
+    // masks, are beside the step.
+    for (kind, bits) in [("both", vec![f, 1]), ("one", vec![0, f]), ("square", vec![f])] {
+        let factors = [x(quarter - f), y(quarter - f)];
+        case(&format!("product-truncated/{kind}"), false, &factors[..bits.len()], &|p, v| {
+            let scaled = bits.iter().zip(v).enumerate().map(|(i, (&bits, &x))| {
+                let op = Op::Combine { coefficients: vec![1 << bits], constant: 0 };
+                p.step(&format!("scaled{i}"), op, &[x]).unwrap()
+            });
+            let scaled: Vec<ValueId> = scaled.collect();
+            p.step("op", Op::MulTruncated { bits: bits.clone() }, &scaled).unwrap()
+        });
+    }
     // The parts of two values together, in groups of several sizes and of one size; bits along the
     // first dimension picked and joined.
     let several = if n > 4 { vec![1, n - 4, 3] } else { vec![1; n] };

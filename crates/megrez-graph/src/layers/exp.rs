@@ -117,6 +117,7 @@ fn decay_by_table(cx: &mut Lowering, x: &Secret, over: i128, summed: usize) -> R
         spare: f,
         widest: worth(cx, x),
         summed,
+        scale: None,
     };
     let (low, high) = x.range.hull();
     let x = x.clone().within(Range::uniform(low, high.min(over)));

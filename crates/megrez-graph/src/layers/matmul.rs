@@ -208,6 +208,10 @@ impl Layer for MatMul {
         Some(constant.map_or(inner as f64, sum))
     }
 
+    fn sums_rows(&self) -> bool {
+        true
+    }
+
     fn work(&self) -> u64 {
         let dims = self.factors[0].dims();
         let inner = dims[dims.len() - 1];

@@ -194,6 +194,7 @@ impl Octaves {
             spare: *fracs.end(),
             widest: most,
             summed: 1,
+            scale: None,
         };
         match Table::new(cx, &whole, &self.function, wanted).filter(Table::is_short) {
             Some(table) => table.look_up(cx, "table", &whole).map(Some),
@@ -317,6 +318,7 @@ impl Octaves {
             spare: *fracs.end(),
             widest: most,
             summed: 1,
+            scale: None,
         };
         let whole = Secret { id: x.id, range: Range::uniform(low, high) };
         if let Some(y) = look_up(cx, "table", &whole, &function, wanted(low))? {
@@ -375,14 +377,13 @@ impl Octaves {
         let fade = |x: f64, at: u32| smooth_step(((x / unit).log2() - f64::from(at)) / f64::from(FADE));
         // A part that is near to 0 is not below it, from where a truncation would take it to −1.
         let above = 2f64.powi(-(wanted(1).frac as i32) - 6);
-        let mut tables = vec![];
-        for i in 0..count {
+        let table = |cx: &Lowering, i: u32, scale: Option<u32>| {
             let begin = first + i * FADE;
             let part = |x: f64| {
                 let x = x.max(unit / 2.0);
                 let come = if i > 0 { fade(x, begin) } else { 1.0 };
                 let gone = if i + 1 < count { fade(x, begin + FADE) } else { 0.0 };
-                function(x) * (come - gone) + above
+                function(x) * (come - gone) + if scale.is_none() { above } else { 0.0 }
             };
             let bend = Bend {
                 from: 1 << begin,
@@ -393,12 +394,26 @@ impl Octaves {
             let of = wanted(1 << begin);
             let relative = if self.adds { Relative::No } else { Relative::Whole(self.function, gain) };
             let most = Some(MOST);
-            let wanted = Wanted { target: of.target / 2.0, relative, most, spare: of.frac, ..of };
-            let Some(table) = Table::beside(cx, x, &part, &bend, wanted) else { return Ok(None) };
-            tables.push(table);
-        }
+            let wanted = Wanted { target: of.target / 2.0, relative, most, spare: of.frac, scale, ..of };
+            Table::beside(cx, x, &part, &bend, wanted)
+        };
+        let tables = |cx: &Lowering, scale: Option<u32>| -> Option<Vec<Table>> {
+            (0..count).map(|i| table(cx, i, scale)).collect()
+        };
         let price = |price: Price, other: Price| price.with(other);
-        let own = tables.iter().map(|table| table.price(ring)).fold(Price::default(), price);
+        let priced =
+            |tables: &[Table]| tables.iter().map(|table| table.price(ring)).fold(Price::default(), price);
+        let Some(mut parts) = tables(cx, None) else { return Ok(None) };
+        let mut own = priced(&parts);
+        // All with the fraction bits of the largest part, so that their sum is what is truncated;
+        // small parts need more segments then.
+        let scale = parts.iter().map(Table::scale).min();
+        let alike = scale.and_then(|scale| tables(cx, Some(scale)));
+        let alike = alike.filter(|alike| priced(alike).of(cx, x) <= own.of(cx, x) + cx.delay_ns());
+        let together = alike.is_some();
+        if let Some(alike) = alike {
+            (own, parts) = (priced(&alike), alike);
+        }
         // One table at every fourth octave, and a comparison with where they begin.
         let others = (last + 1 - first).div_ceil(WHOLE_POWERS) as usize;
         let segments = Price { worker_ns: 1280, offline_bits: 2000, online_bits: 128, ..Price::default() };
@@ -406,10 +421,11 @@ impl Octaves {
         if own.of(cx, x) >= compared.of(cx, x) {
             return Ok(None);
         }
-        let parts = tables.into_iter().enumerate();
-        let parts = parts
-            .map(|(i, table)| table.look_up(cx, &format!("part{i}"), x))
-            .collect::<Result<Vec<_>, _>>()?;
+        let parts = parts.into_iter().enumerate().map(|(i, table)| {
+            let name = format!("part{i}");
+            if together { table.found(cx, &name, x) } else { table.look_up(cx, &name, x) }
+        });
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
         let frac = cx.frac_of(&parts[0]);
         let ends = [first, last + 1].map(|octave| {
             (function(2f64.powi(octave as i32) * unit) * 2f64.powi(frac as i32)).round() as i128
@@ -418,7 +434,8 @@ impl Octaves {
         let slack = (ends[0].abs().max(ends[1].abs()) >> 12) + 4;
         let range = Range::uniform(ends[0].min(ends[1]) - slack, ends[0].max(ends[1]) + slack);
         let terms: Vec<(i64, &Secret)> = parts.iter().map(|part| (1, part)).collect();
-        cx.combine_within("parts", &terms, 0, range).map(Some)
+        let sum = cx.combine_within("parts", &terms, 0, range)?;
+        cx.rounded("parts-rounded", &sum, wanted(1).frac).map(Some)
     }
 
     /// By one table for all stretches of octaves: x is moved into the highest by powers of two,

@@ -237,22 +237,35 @@ impl Layer for Softmax {
             let log = cx.broadcast("logarithms", &log, &[rows, n].into())?;
             cx.combine("log-softmax", &[(1, &shifted), (-1, &log)], 0)?
         } else {
-            // The product of a power with what is left untruncated must leave the last truncation
-            // its bits.
-            let fine = (cx.ring() / 2 - 8).max(f);
-            let inverse = RECIPROCAL.lower_held(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f), true)?;
+            // Where what reads it has room, the product is not truncated: of an inverse that is not
+            // truncated either, of few fraction bits.
+            let short = match cx.spares && cx.activations().looks_up() {
+                true => RECIPROCAL.in_one_round(cx, &sum, f + 1..=f + 2, f - 2)?,
+                false => None,
+            };
+            let whole = short.is_some();
+            let inverse = match short {
+                Some(inverse) => inverse,
+                None => {
+                    // The product of a power with what is left untruncated must leave the last
+                    // truncation its bits.
+                    let fine = (cx.ring() / 2 - 8).max(f);
+                    RECIPROCAL.lower_held(cx, &sum, 1.0, fine..=fine.max(cx.ring() - 3 - f), true)?
+                }
+            };
             let fine = cx.frac_of(&inverse);
             let inverse = cx.broadcast("inverses", &inverse, &[rows, n].into())?;
             let inverse = self.kept(cx, "kept-inverses", &inverse)?;
             let bound = 1i128 << (f + fine);
             let y = cx.mul_within("product", &powers, &inverse, Range::uniform(0, bound + bound / 64))?;
-            let y = cx.rounded("softmax", &y, f)?;
+            let y = cx.rounded("softmax", &y, if whole { f + fine } else { f })?;
             self.spread(cx, &y)?
         };
         let y = self.lines.join(cx, &y)?;
         if matches!(self.after, After::Softmax { .. }) && self.lines.size == self.last() {
             // What a product may be off by, and a unit of rounding for each element.
-            cx.rows_add_up_to(&y, (1 << f) + (1 << f) / 64 + n as i128);
+            let one = 1i128 << cx.frac_of(&y);
+            cx.rows_add_up_to(&y, one + one / 64 + n as i128);
         }
         Ok(y)
     }

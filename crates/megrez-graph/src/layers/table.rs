@@ -185,6 +185,9 @@ pub(super) struct Wanted {
     pub widest: usize,
     /// How many values are added up before they are truncated: the ring has room for their sum.
     pub summed: usize,
+    /// Fraction bits before the truncation, where other tables must have as many; `None` for as
+    /// many as there is room for.
+    pub scale: Option<u32>,
 }
 
 /// A function that is as good as constant to the left of where it bends, and constant or x to the
@@ -557,7 +560,10 @@ impl Table {
             // A line in x has whole words for slopes, of x as it is.
             Some(Right::Argument) => (2f64.powi(bits(1, widest).0 as i32 - 1) * unit, &[1], frac),
         };
-        let (scale, over) = room(ring, samples.fold(largest.abs(), f64::max), wanted)?;
+        let (scale, over) = match wanted.scale {
+            Some(scale) => (scale, 0),
+            None => room(ring, samples.fold(largest.abs(), f64::max), wanted)?,
+        };
         let open = [bend.left.is_some(), bend.right.is_some()];
         let words =
             |scale: u32| Words { start, times: 1, frac, cut, ring, scale, open, least: u32::from(least > 0) };
@@ -601,6 +607,11 @@ impl Table {
         self.price(ring).of(cx, x) < compared.of(cx, x)
     }
 
+    /// The fraction bits of what it says.
+    pub(super) fn scale(&self) -> u32 {
+        self.lookup.frac + self.over
+    }
+
     /// Of its key.
     pub(super) fn price(&self, ring: u32) -> Price {
         Price::of_key(&self.lookup, ring)
@@ -633,7 +644,7 @@ impl Table {
     }
 
     /// What the table says.
-    fn found(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
+    pub(super) fn found(&self, cx: &mut Lowering, name: &str, x: &Secret) -> Result<Secret, Refusal> {
         cx.not_by_weights()?;
         if let Some((range, moved)) = self.compared.clone() {
             cx.comparison(name, &Secret { id: x.id, range }, moved, 1)?;
@@ -702,6 +713,7 @@ impl Smooth<'_> {
             spare: f + cx.spare_of_tables(),
             widest: worth_a_round(cx, x).min(worth(cx, x)),
             summed: 1,
+            scale: None,
         };
         let told = |x: &Secret| Secret { id: x.id, range: coarse(&x.range) };
         // What leaves a table's segments comes out as another value of the function, and not as one
@@ -789,6 +801,7 @@ mod tests {
                 spare: 0,
                 widest: 0,
                 summed: 1,
+                scale: None,
             };
             for times in FACTORS {
                 let fit = Fit::best(&sigmoid, words, span, wanted, &[times]).expect("a table");

@@ -17,3 +17,4 @@ mod truncation;
 pub(crate) use inputs::SPARE_BITS;
 pub use operand::{Above, Operand, Secret, Weight};
 pub use plan::Lowering;
+pub(crate) use spared::rounds_of;

@@ -247,12 +247,7 @@ impl<'a> Lowering<'a> {
 
     /// The fraction bits of a value.
     pub fn frac_of(&self, x: &Secret) -> u32 {
-        match self.plan.value(x.id).kind {
-            megrez_plan::Kind::Ring { frac }
-            | megrez_plan::Kind::Additive { frac }
-            | megrez_plan::Kind::Public { frac } => frac,
-            megrez_plan::Kind::Bit => 0,
-        }
+        self.plan.value(x.id).kind.frac()
     }
 
     /// ℓ.

@@ -14,7 +14,8 @@ use super::operand::{Operand, Secret};
 use super::plan::Lowering;
 use crate::layer::Layer;
 use crate::problem::Refusal;
-use megrez_plan::{Kind, Op, ReluForm, ValueId};
+use megrez_plan::{Kind, Op, Plan, ReluForm, ValueId};
+use std::collections::HashMap;
 
 /// Bits of the ring that the result of such a product leaves: what reads it moves it.
 const FREE: u32 = 4;
@@ -24,6 +25,7 @@ fn rounds(op: &Op) -> u32 {
     match op {
         Op::Relu(relu) if relu.form == ReluForm::Key => 1,
         Op::Mul
+        | Op::MulTruncated { .. }
         | Op::MatMul
         | Op::Conv(_)
         | Op::Truncate { .. }
@@ -34,6 +36,22 @@ fn rounds(op: &Op) -> u32 {
         Op::Relu(_) | Op::Maximum(_) => 3,
         _ => 0,
     }
+}
+
+/// After how many rounds the result of a step is there, when its inputs are.
+fn rounds_with(plan: &Plan, of: &HashMap<ValueId, u32>, op: &Op, inputs: &[ValueId]) -> u32 {
+    let public = |&id: &ValueId| matches!(plan.value(id).kind, Kind::Public { .. });
+    let own = if inputs.iter().any(public) { 0 } else { rounds(op) };
+    own + inputs.iter().filter_map(|id| of.get(id).copied()).max().unwrap_or(0)
+}
+
+/// After how many rounds of two workers and a dealer the last output of a plan is there.
+pub(crate) fn rounds_of(plan: &Plan) -> u32 {
+    let mut of = HashMap::new();
+    for step in &plan.steps {
+        of.insert(step.output, rounds_with(plan, &of, &step.op, &step.inputs));
+    }
+    plan.outputs.iter().filter_map(|output| of.get(&output.value).copied()).max().unwrap_or(0)
 }
 
 impl Lowering<'_> {
@@ -71,9 +89,7 @@ impl Lowering<'_> {
 
     /// After how many rounds the result of a step is there.
     pub(super) fn rounds_with(&self, op: &Op, inputs: &[ValueId]) -> u32 {
-        let public = |&id: &ValueId| matches!(self.plan.value(id).kind, Kind::Public { .. });
-        let own = if inputs.iter().any(public) { 0 } else { rounds(op) };
-        own + inputs.iter().map(|&id| self.rounds_of(id)).max().unwrap_or(0)
+        rounds_with(&self.plan, &self.rounds, op, inputs)
     }
 
     /// After how many rounds a value is there.
@@ -111,7 +127,18 @@ impl Lowering<'_> {
             let constant = constant.filter_map(|(i, operand)| Some((i, &**operand.constant().ok()?))).next();
             let gain = layer.gain(constant).unwrap_or(f64::INFINITY);
             let scale = if constant.is_some() { 2f64.powi(self.frac() as i32) } else { 1.0 };
-            let size = secrets.iter().map(|(_, x)| x.range.magnitude() as f64).product::<f64>();
+            // Rows that add up to no more than this make no more of a column than so many times its
+            // largest number.
+            let total = secrets.iter().find(|(i, _)| *i == 0).and_then(|(_, x)| self.row_sums.get(&x.id));
+            let (gain, of_rows) = match total {
+                Some(&total) if layer.sums_rows() && secrets.len() == 2 => (1.0, Some(total as f64)),
+                _ => (gain, None),
+            };
+            let size = |(i, x): &(usize, Secret)| match of_rows {
+                Some(total) if *i == 0 => total,
+                _ => x.range.magnitude() as f64,
+            };
+            let size = secrets.iter().map(size).product::<f64>();
             let fits = gain * scale * size < 2f64.powi((self.ring() - FREE) as i32);
             // A sum that is added to the product is no factor of it.
             let only_factors = secrets.len() + usize::from(constant.is_some()) == 2;

@@ -4,7 +4,7 @@
 use megrez_engine::float::in_the_clear;
 use megrez_engine::local::{self, LocalOptions};
 use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};
-use megrez_plan::{ConvGeometry, Gives, Kind, Op, Plan, View};
+use megrez_plan::{ConvGeometry, Gives, Op, Plan, View};
 use megrez_ring::{Shape, decode_words};
 use std::collections::HashMap;
 
@@ -57,10 +57,7 @@ fn may_wrap(name: &str) -> bool {
 }
 
 pub fn frac(plan: &Plan, id: u32) -> u32 {
-    match plan.values[id as usize].kind {
-        Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
-        Kind::Bit => 0,
-    }
+    plan.values[id as usize].kind.frac()
 }
 
 pub fn decode(words: &Words, frac: u32) -> Vec<f64> {
@@ -173,6 +170,12 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
         Op::Select { truncate } => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(bit, w)| bit * (w >> truncate)).collect())
+        }
+        Op::MulTruncated { bits } => {
+            let all = || inputs.iter().flat_map(|x| &x.data);
+            assert!(all().all(|w| w.abs() < 1 << (ring - 2)), "{name} truncates too much");
+            let factor = |i: usize| inputs[i].data.iter().map(move |w| w >> bits[i]);
+            Words::new(shape, factor(0).zip(factor(bits.len() - 1)).map(|(a, b)| a * b).collect())
         }
         Op::SelectSum { groups } => {
             let inner = shape.elements() / groups.len();

@@ -62,10 +62,7 @@ pub fn bench_op(backend: &mut Backend, op: &str, o: &BenchOptions) -> Result<Jso
     }
     let clear = RunOptions { runs: o.run.runs, insecure: true, ..RunOptions::new("clear") };
     let oracle = Backend::threads().run(&plan, &clear, &inputs, &|_| {})?;
-    let frac = match plan.value(plan.outputs[0].value).kind {
-        Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
-        Kind::Bit => 0,
-    };
+    let frac = plan.value(plan.outputs[0].value).kind.frac();
     // One unit in the last place for a truncation, nothing otherwise; the cut's own error where it
     // cuts.
     let truncates =

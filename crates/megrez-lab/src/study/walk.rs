@@ -149,10 +149,7 @@ impl<'a, W: Word> Walk<'a, W> {
     }
 
     fn frac(&self, id: ValueId) -> u32 {
-        match self.model.compiled.plan.value(id).kind {
-            Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
-            Kind::Bit => 0,
-        }
+        self.model.compiled.plan.value(id).kind.frac()
     }
 
     fn step(&mut self, step: &Step) -> Result<Held<W>> {

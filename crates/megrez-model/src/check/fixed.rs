@@ -5,7 +5,6 @@ use megrez_graph::calibrate::compared;
 use megrez_graph::lower::DataInput;
 use megrez_graph::plain::{self, Trace};
 use megrez_graph::{Graph, Interval, LayerInfo, Tensor};
-use megrez_plan::Kind;
 use megrez_ring::decode_words;
 use megrez_service::client::RunOptions;
 use megrez_service::{Backend, Error, Result};
@@ -68,10 +67,7 @@ pub fn check(
         model.compiled.layers.iter().zip(&outcome.outputs[0]).zip(&model.compiled.ranges)
     {
         let Some(expected) = trace.value(layer.graph_value) else { continue };
-        let frac = match plan.value(layer.value).kind {
-            Kind::Ring { frac } | Kind::Additive { frac } | Kind::Public { frac } => frac,
-            Kind::Bit => 0,
-        };
+        let frac = plan.value(layer.value).kind.frac();
         let got = decode_words(plan.ring, words, frac);
         let limit = 2f64.powi(plan.ring as i32 - 2 - frac as i32);
         // What follows is laid out for numbers as they were measured.

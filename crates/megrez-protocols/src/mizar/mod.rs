@@ -21,6 +21,7 @@ mod relu;
 mod select;
 mod sign;
 pub(crate) mod truncate;
+mod truncated_product;
 mod winner;
 
 pub use crate::mss::{Data, Masks};
@@ -40,6 +41,7 @@ use relu::Relu;
 use select::Select;
 use sign::Sign;
 use truncate::Truncate;
+use truncated_product::TruncatedProduct;
 use winner::Winner;
 
 /// What the registry says of it.
@@ -51,6 +53,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 )
 .with_native_maximum()
 .with_truncating_selection()
+.with_truncating_products()
 .with_lookup()
 .with_floats(&crate::protocol::MIZAR_FLOAT);
 
@@ -71,6 +74,7 @@ suite_of_steps! { Mizar, refuse =>
     13 = Lookup,
     14 = Winner,
     15 = Noise,
+    16 = TruncatedProduct,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

@@ -38,6 +38,32 @@ impl Table {
             move |p, v, _| Ok(vec![p.step("op", truncate(), v)?, p.step("again", truncate(), v)?]),
         );
         twice.frac = 1;
+        // Products of what is truncated: of both neighbours each, a square of one.
+        let near =
+            |x: i64, bits: u32| if bits == 0 { vec![x] } else { vec![x >> 1, (x >> 1) + x % 2 * x % 2] };
+        for (form, bits) in [("one", vec![1, 0]), ("both", vec![1, 1]), ("a square", vec![1])] {
+            let (factors, dropped) = (bits.len(), bits.clone());
+            let case = self.add(
+                "MulTruncated",
+                form,
+                4,
+                &[1; 2][..factors],
+                some(all(&small, factors), 24),
+                move |s| {
+                    let x = near(s[0], dropped[0]);
+                    let words = match dropped.get(1) {
+                        Some(&b) => {
+                            x.iter().flat_map(|x| near(s[1], b).into_iter().map(move |y| x * y)).collect()
+                        }
+                        None => x.iter().map(|x| x * x).collect(),
+                    };
+                    vec![Expected::OneOf { x: s[0] * 16 + s[factors - 1], words }]
+                },
+                move |p, v, _| Ok(vec![p.step("op", Op::MulTruncated { bits: bits.clone() }, v)?]),
+            );
+            case.frac = 1;
+            case.only = Some(&["mizar", "concurrent", "aegis"]);
+        }
         // Products that are left as sums.
         let sum = |op: Op| Op::Additive(Box::new(op));
         let one = |s: &[i64]| s[0] * s[1];
