@@ -146,6 +146,8 @@ class Cluster:
         choose: Literal["client", "parties"] = "client",
         temperature: float = 0.0,
         top: int | None = None,
+        draft: str | os.PathLike[str] | None = None,
+        draft_tokens: int = 4,
         on_token: Callable[[int, float], Any] | None = None,
         progress: Progress | None = None,
         **options: Any,
@@ -165,11 +167,15 @@ class Cluster:
             temperature: tokens are drawn with chances in proportion to e^(logit / temperature); 0 takes the
                 most likely one.
             top: draw from so many of the most likely tokens; from all if not given.
+            draft: a small language model, as for `model`, that this process runs in the clear: it proposes
+                tokens, and the parties say of several at once how many are right.
+            draft_tokens: how many it proposes at a time.
             on_token: called with every token as it comes, and the seconds that it took online.
             progress: called with the number of tokens that are written.
             options: those of `compile` from `ring` to `net`.
         """
         request = compile_request(**{"protocol": self.protocol, **options})
+        drafts = None if draft is None else (os.fspath(draft), draft_tokens)
         count = 0
 
         def heard(token: int, seconds: float) -> None:
@@ -181,7 +187,7 @@ class Cluster:
                 progress(count)
 
         written, costs, proven = self._native.generate(
-            os.fspath(model), [*prompt], (tokens, choose, temperature, top), request, heard
+            os.fspath(model), [*prompt], (tokens, choose, temperature, top, drafts), request, heard
         )
         return Generated(written, [json.loads(cost) for cost in costs], proven)
 

@@ -109,7 +109,7 @@ class Cluster:
         self,
         model: _Path,
         prompt: Sequence[int],
-        drawing: tuple[int, str, float, int | None],
+        drawing: tuple[int, str, float, int | None, tuple[str, int] | None],
         request: str,
         heard: Callable[[int, float], Any],
     ) -> tuple[list[int], list[str], bool]: ...

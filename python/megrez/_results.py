@@ -194,12 +194,13 @@ class Result(Generic[A_co]):
 
 @dataclass(frozen=True, repr=False)
 class Generated:
-    """A text that was continued, and what each token cost."""
+    """A text that was continued, and what that cost."""
 
     tokens: list[int]
     """The new tokens, without the prompt."""
     costs: list[dict[str, Any]]
-    """What each cost, as `cost` in the report of a run."""
+    """What each run cost, as `cost` in the report of a run: of every token, or of several where they were
+    proposed by a draft."""
     proven: bool
     """Whether the range of every layer of every plan was proven to fit the ring."""
 

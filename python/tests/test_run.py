@@ -387,6 +387,12 @@ def test_tokens_are_told_as_they_come_whoever_chooses_them(processes: megrez.Clu
         "llama-tiny", [17, 4, 250], 2, choose="parties", temperature=30.0, ranges="assume", activations="fine"
     )
     assert len(drawn.tokens) == 2
+    # Its own proposals are right, and come with the token before.
+    told = []
+    proposed = processes.generate(
+        "llama-tiny", [17, 4, 250], 3, draft="llama-tiny", ranges="assume", activations="fine", on_token=tell
+    )
+    assert (proposed.tokens, len(proposed.costs)) == (written["client"], 1)
     with pytest.raises(megrez.InvalidError, match="from 0 to 100"):
         processes.generate("llama-tiny", [1], 1, temperature=-1.0, ranges="assume")
     with pytest.raises(megrez.UnsupportedError, match="64 logits"):

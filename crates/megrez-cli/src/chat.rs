@@ -79,8 +79,12 @@ pub(crate) fn run(args: &Chat, json: bool) -> Result<ExitCode> {
     };
     let recipe = common.request.recipe(&model.graph(0, 1)?, backend.client())?;
     let Recipe::Fixed(options) = recipe else { unreachable!("floating point is refused above") };
+    let draft = args.drawing.model()?;
     let mut generation =
         Generation::new(&model, &mut backend, *options, common.run(1))?.choosing(choice).sampling(sampling);
+    if let Some(draft) = &draft {
+        generation = generation.drafting(draft, args.drawing.draft_tokens)?;
+    }
     let asks = std::io::stdin().is_terminal();
     let mut turns: Vec<Value> = vec![];
     let mut lines = std::io::stdin().lock().lines();

@@ -51,11 +51,22 @@ pub(crate) struct Drawing {
     /// Draw from so many of the likeliest tokens only.
     #[arg(long, value_name = "COUNT")]
     pub(crate) top: Option<usize>,
+    /// A small language model, as for --model, that this client runs in the clear: it proposes
+    /// tokens, and the parties say of several at once how many are right.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) draft: Option<PathBuf>,
+    /// How many tokens it proposes at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 4, requires = "draft")]
+    pub(crate) draft_tokens: usize,
 }
 
 impl Drawing {
     pub(crate) fn sampling(&self) -> Result<Sampling> {
         Sampling::new(self.temperature, self.top)
+    }
+
+    pub(crate) fn model(&self) -> Result<Option<LanguageModel>> {
+        self.draft.as_deref().map(|path| LanguageModel::load(path, None)).transpose()
     }
 }
 
@@ -121,9 +132,13 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
     // What is chosen for the prompt holds for every token after it.
     let recipe = request.recipe(&model.graph(0, prompt.len())?, backend.client())?;
     let Recipe::Fixed(options) = recipe else { unreachable!("floating point is refused above") };
+    let draft = args.drawing.model()?;
     let mut generation = Generation::new(&model, &mut backend, *options, args.common.run(1))?
         .choosing(choice)
         .sampling(args.drawing.sampling()?);
+    if let Some(draft) = &draft {
+        generation = generation.drafting(draft, args.drawing.draft_tokens)?;
+    }
     if !json {
         print!("{}", args.prompt);
     }
@@ -136,6 +151,8 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
         costs.push(cost);
         Ok(())
     })?;
+    // What came with the token before has no cost of its own.
+    let passes: Vec<&Cost> = costs.iter().filter(|cost| !cost.phases.is_empty()).collect();
     // The same tokens are drawn of the same chances.
     let mut plain = prompt;
     for place in 0..if args.no_clear { 0 } else { args.tokens } {
@@ -150,7 +167,7 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
             "{}",
             json!({ "schema": "megrez.generate/1", "text": written, "plain": clear, "same": same,
             "protocol": args.common.protocol(), "insecure": args.common.insecure, "range": range,
-            "choose": args.choose, "temperature": args.drawing.temperature, "top": args.drawing.top, "online_seconds": seconds, "first": costs.first(), "last": costs.last() })
+            "choose": args.choose, "temperature": args.drawing.temperature, "top": args.drawing.top, "passes": passes.len(), "online_seconds": seconds, "first": passes.first(), "last": passes.last() })
         );
     } else {
         match same {
@@ -164,8 +181,11 @@ pub(crate) fn run(args: &Generate, json: bool) -> Result<ExitCode> {
             0 => println!(),
             n => println!(", then {:.3} s a token", later.iter().sum::<f64>() / n as f64),
         }
-        println!("ranges: {range}; the last token cost");
-        costs.last().inspect(|cost| print!("{}", cost.table()));
+        if draft.is_some() {
+            println!("{} tokens in {} runs", costs.len(), passes.len());
+        }
+        println!("ranges: {range}; the last run cost");
+        passes.last().inspect(|cost| print!("{}", cost.table()));
     }
     Ok(verdict(same != Some(false)))
 }

@@ -84,6 +84,41 @@ fn tokens_are_drawn_as_in_the_clear() {
     refused("--temperature 1 --top 5", "64 logits");
 }
 
+/// What a small model proposes is taken where it is right: the text is the same, in fewer runs.
+#[test]
+fn drafts_save_runs_and_change_nothing() {
+    let passes = |report: &serde_json::Value| {
+        assert_eq!(report["same"], true, "{report}");
+        report["passes"].as_u64().unwrap()
+    };
+    // Its own proposals are right: four and one, then three and one.
+    let model = example("../language/model.onnx");
+    for options in ["", "--choose parties", "--protocol aby3", "--temperature 0.8"] {
+        let line = format!("--tokens 9 --activations fine --draft {} {options}", model.display());
+        let report = generate(&line);
+        assert_eq!(passes(&report), 2, "{options}: {report}");
+        let seconds = report["online_seconds"].as_array().unwrap();
+        assert_eq!((seconds.len(), seconds[4].as_f64()), (9, Some(0.0)));
+    }
+    // Another model is right now and then.
+    let drawn = |options: &str| {
+        let line = format!(
+            "generate --model gpt2-tiny --draft llama-tiny --draft-tokens 3 --range assume --json --tokens 16 --temperature 0.7 {options} --prompt {{}}"
+        );
+        passes(&cli(&line, &[Path::new("17 4 250")]).json("megrez.generate/1"))
+    };
+    let all = ["", "--choose parties", "", "--choose parties"].map(drawn);
+    assert!(all.iter().all(|&n| (4..=16).contains(&n)) && all.iter().any(|&n| n > 4), "{all:?}");
+    let refused = |options: &str, word: &str| {
+        let line = format!("generate --range assume --tokens 3 --prompt {{}} {options}");
+        cli(&line, &[Path::new("7")]).refused(&[word]);
+    };
+    refused("--model llama-tiny --draft gpt2-tiny --temperature 1 --top 5", "no --top");
+    refused("--model llama-tiny --draft gpt2-tiny --draft-tokens 0", "at least one token");
+    refused(&format!("--model {} --draft llama-tiny", model.display()), "the model knows 34");
+    refused("--model llama-tiny --draft-tokens 3", "--draft");
+}
+
 #[test]
 fn a_chat_remembers_what_was_said() {
     let chat = |input: &str, options: &str| {

@@ -67,7 +67,8 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                 // pools to tournaments. Sums that wait for their truncation, conjunctions of more
                 // than two bits, and values by their bits, are the replicated protocols'; so are
                 // steps of the other family; products of more than two values are meteor's.
-                // Selections that truncate or add up are the dealer's, too.
+                // Selections that truncate or add up are the dealer's, too, as are products that
+                // truncate.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
@@ -75,7 +76,9 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                         || case.name.starts_with("sum/")
                         || case.name.starts_with("words/")
                         || case.name.starts_with("dealt/")
-                        || ["select-truncated", "select-sum"].iter().any(|s| case.name.starts_with(s))
+                        || ["select-truncated", "select-sum", "product-truncated"]
+                            .iter()
+                            .any(|s| case.name.starts_with(s))
                             && why.contains("compile it for this protocol")
                         || ["lookup/", "winner/"].iter().any(|s| case.name.starts_with(s))
                             && why.contains("--activations")

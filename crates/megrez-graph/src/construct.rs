@@ -74,6 +74,35 @@ impl Graph {
         Ok(outputs)
     }
 
+    /// Has an input take `size` elements along an axis, of which what reads it gets the first ones,
+    /// as many as it has taken until now.
+    ///
+    /// # Errors
+    /// If there is no such input, or it cannot be cut from so many.
+    pub fn crop_input(&mut self, name: &str, axis: usize, size: usize) -> Result<(), Problem> {
+        let place = self.inputs.iter().position(|&id| self.value(id).name == name);
+        let place = place.ok_or_else(|| Refusal::new("there is no such input", "").at(name, ""))?;
+        let cropped = self.inputs[place];
+        let mut dims = self.shape(cropped).dims().to_vec();
+        let last = dims.get(axis).copied().unwrap_or(0);
+        if last == 0 || size < last {
+            return Err(Refusal::new(format!("{last} elements are not the first of {size}"), "").at(name, ""));
+        }
+        dims[axis] = size;
+        let whole = sane(dims.into()).map_err(|r| r.at(name, ""))?;
+        self.inputs[place] = self.define(name, whole, None);
+        let part = format!("{name}.read");
+        let ends = Attributes::none().with("axes", [axis as i64]).with("starts", [0]);
+        self.add(&part, "Slice", &[self.inputs[place]], ends.with("ends", [last as i64]))?;
+        // What has read the input reads this node, which so comes before them.
+        let mut node = self.nodes.pop().expect("just added");
+        node.output = cropped;
+        self.values.pop();
+        self.values[cropped.0].name = part;
+        self.nodes.insert(0, node);
+        Ok(())
+    }
+
     /// Appends a node that the table of layers understands.
     pub(crate) fn add_layer(
         &mut self,

@@ -11,8 +11,14 @@
 //! The next token is the one with the largest logit, or one that is drawn ([`Sampling`]). The
 //! client learns the logits and looks, or the parties find it ([`Choice`]) and the client learns
 //! nothing but the token.
+//!
+//! With drafts ([`Generation::drafting`]) a small model of the client's proposes the next tokens,
+//! the parties read all of them at once, and the client learns how many of them are what it would
+//! have got one by one, and the token after them ([`crate::draft`]). What was kept of those that
+//! are not is left unread.
 
 use crate::batches::{Described, in_range};
+use crate::draft;
 use crate::fixed::{FixedModel, encode_data};
 use crate::report::Cost;
 use crate::sampling::NOISE;
@@ -24,7 +30,7 @@ use megrez_graph::{
     Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Publisher, Tensor, plain,
 };
 use megrez_plan::Input;
-use megrez_ring::decode_words;
+use megrez_ring::{Shape, decode_words};
 use megrez_service::client::RunOptions;
 use megrez_service::{Backend, Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -125,9 +131,15 @@ impl LanguageModel {
     /// # Errors
     /// If it does not read so many.
     pub fn graph(&self, seen: usize, new: usize) -> Result<Graph> {
+        self.graph_of_last(seen, new, 1)
+    }
+
+    /// As [`graph`](Self::graph), with logits of each of the `last` tokens at least, where the
+    /// model gives them.
+    fn graph_of_last(&self, seen: usize, new: usize, last: usize) -> Result<Graph> {
         match &self.0 {
             Source::File(file) => file.graph(seen, new),
-            Source::Network(network) => Ok(network.graph(seen, new)?),
+            Source::Network(network) => Ok(network.graph_of_last(seen, new, last)?),
         }
     }
 
@@ -222,14 +234,18 @@ pub struct Generation<'a> {
     run: RunOptions,
     choice: Choice,
     sampling: Sampling,
-    /// Tokens in the past.
+    /// The client's own model, and how many tokens it proposes at once.
+    draft: Option<(&'a LanguageModel, usize)>,
+    /// The text, …
+    text: Vec<u32>,
+    /// … and how many of its tokens the model has read.
     seen: usize,
-    /// Tokens of the text that the model has not read yet.
-    unread: Vec<u32>,
     /// Tokens that it has written.
     written: usize,
-    /// What holds for the past that is kept.
+    /// What holds for the past that is kept, …
     bounds: BTreeMap<String, Interval>,
+    /// … and its shapes, where more may have been read than `seen` counts.
+    kept: BTreeMap<String, Shape>,
     /// The weights that are kept.
     weights: HeldWeights,
     /// Whether all ranges of all plans were proven.
@@ -250,21 +266,20 @@ impl<'a> Generation<'a> {
                 "generation keeps values with the parties between runs, which threads do not: use --parties process",
             ));
         }
-        let (bounds, weights) = (BTreeMap::new(), HeldWeights::default());
-        let (choice, sampling) = (Choice::Client, Sampling::new(0.0, None)?);
-        let (seen, unread, written) = (0, vec![], 0);
         Ok(Generation {
             model,
             backend,
             options,
             run,
-            choice,
-            sampling,
-            seen,
-            unread,
-            written,
-            bounds,
-            weights,
+            choice: Choice::Client,
+            sampling: Sampling::new(0.0, None)?,
+            draft: None,
+            text: vec![],
+            seen: 0,
+            written: 0,
+            bounds: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            weights: HeldWeights::default(),
             proven: true,
         })
     }
@@ -281,6 +296,23 @@ impl<'a> Generation<'a> {
         Generation { sampling, ..self }
     }
 
+    /// The same, with `count` tokens at a time that `model`, in the clear at the client, proposes,
+    /// and of which the parties say how many are right.
+    ///
+    /// # Errors
+    /// If no tokens are proposed, or only the likeliest are drawn from, which the parties would put
+    /// in order for each of them.
+    pub fn drafting(self, model: &'a LanguageModel, count: usize) -> Result<Self> {
+        if count == 0 {
+            return Err(Error::Refused("a draft has at least one token".into()));
+        }
+        if self.sampling.draws() && self.sampling.top(usize::MAX).is_some() {
+            let what = "drafts are of the likeliest token, or drawn from all: give no --top with --draft";
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
+        Ok(Generation { draft: Some((model, count)), ..self })
+    }
+
     /// How tokens are drawn.
     pub fn drawing(&self) -> &Sampling {
         &self.sampling
@@ -291,19 +323,21 @@ impl<'a> Generation<'a> {
     /// # Errors
     /// If the model does not read so many at all.
     pub fn make_room(&mut self, count: usize) -> Result<bool> {
-        let written = self.seen + self.unread.len();
+        let written = self.text.len();
         if self.model.graph(0, written + count).is_ok() {
             return Ok(false);
         }
         self.model.graph(0, count)?;
         self.seen = 0;
-        self.unread.clear();
+        self.text.clear();
         self.bounds.clear();
+        self.kept.clear();
         Ok(written > 0)
     }
 
-    /// Continues a text by `count` tokens; `each` hears of every one and what it cost, and ends all
-    /// by an error. Called again, goes on with the same text: `prompt` follows what was written.
+    /// Continues a text by `count` tokens; `each` hears of every one and what it cost (a token that
+    /// came with the one before, nothing), and ends all by an error. Called again, goes on with the
+    /// same text: `prompt` follows what was written.
     ///
     /// # Errors
     /// If the prompt is empty, or a party fails.
@@ -317,32 +351,63 @@ impl<'a> Generation<'a> {
             let what = "a prompt has at least one token, and so has its continuation";
             return Err(Error::Refused(what.into()));
         }
-        let mut text = prompt.to_vec();
-        self.unread.extend(prompt);
-        for _ in 0..count {
-            let (row, cost) = self.read(&self.unread.clone())?;
-            let token = self.choice.token(&row, self.written, &self.sampling)?;
-            (self.unread, self.written) = (vec![token], self.written + 1);
-            text.push(token);
-            each(token, cost)?;
+        self.text.extend(prompt);
+        let begins = self.text.len();
+        while self.text.len() < begins + count {
+            let left = begins + count - self.text.len();
+            let proposed = self.proposed(left - 1)?;
+            let tokens = [&self.text[self.seen..], &proposed].concat();
+            let (row, accepted, mut cost) = self.pass(&tokens, proposed.len())?;
+            // What was proposed beyond is not seen: it is read from no more.
+            self.seen -= proposed.len() - accepted;
+            let token = self.choice.token(&row, self.written + accepted, &self.sampling)?;
+            for &token in proposed[..accepted].iter().chain([&token]) {
+                self.text.push(token);
+                self.written += 1;
+                each(token, std::mem::take(&mut cost))?;
+            }
         }
-        Ok(text)
+        Ok([prompt, &self.text[begins..]].concat())
     }
 
-    /// Shows the model more tokens: the logits of what follows the last one, or what the parties
-    /// found if they choose; and what that cost.
-    ///
-    /// # Errors
-    /// If the model does not read so many tokens, or a party fails.
-    pub fn read(&mut self, tokens: &[u32]) -> Result<(Vec<f32>, Cost)> {
-        let graph = self.choice.finish(self.model.graph(self.seen, tokens.len())?, &self.sampling)?;
+    /// What the client's own model goes on with, `most` tokens at most.
+    fn proposed(&self, most: usize) -> Result<Vec<u32>> {
+        let Some((model, count)) = self.draft else { return Ok(vec![]) };
+        let mut text = self.text.clone();
+        for i in 0..count.min(most) {
+            text.push(self.sampling.pick(self.written + i, &model.plain(&text)?));
+        }
+        Ok(text.split_off(self.text.len()))
+    }
+
+    /// Shows the model more tokens, of which the last ones are proposed: the logits of what follows
+    /// the last right one, or what the parties found if they choose; how many of the proposed are
+    /// right; and what that cost.
+    fn pass(&mut self, tokens: &[u32], proposed: usize) -> Result<(Vec<f32>, usize, Cost)> {
+        let mut graph = self.model.graph_of_last(self.seen, tokens.len(), proposed + 1)?;
+        for (name, shape) in &self.kept {
+            // More was read than counts.
+            let longer = graph.inputs.iter().map(|&id| graph.value(id)).find(|value| value.name == *name);
+            let longer = longer.and_then(|value| {
+                shape.dims().iter().zip(value.shape.dims()).position(|(kept, read)| kept > read)
+            });
+            if let Some(axis) = longer {
+                graph.crop_input(name, axis, shape.dims()[axis])?;
+            }
+        }
+        let graph = match proposed {
+            0 => self.choice.finish(graph, &self.sampling)?,
+            _ => draft::finish(graph, proposed, self.choice, &self.sampling)?,
+        };
         let present = graph.outputs.iter().filter_map(|output| {
             let of = output.name.strip_prefix(PRESENT)?;
-            Some((output.name.clone(), format!("{PAST}{of}")))
+            Some((output.name.clone(), format!("{PAST}{of}"), graph.shape(output.id).clone()))
         });
-        let kept = present.collect();
+        let present: Vec<(String, String, Shape)> = present.collect();
+        let kept = present.iter().map(|(name, past, _)| (name.clone(), past.clone())).collect();
         let mut input_ranges = self.bounds.clone();
         input_ranges.insert(NOISE.into(), self.sampling.range());
+        input_ranges.insert(draft::DRAFT.into(), Interval { low: 0.0, high: 1.0 });
         let options = CompileOptions { kept, input_ranges, ..self.options.clone() };
         let client = self.backend.client().to_owned();
         let model = FixedModel::new(&graph, &client, &options)?;
@@ -351,18 +416,25 @@ impl<'a> Generation<'a> {
         let plan = self.weights.plan(&model.compiled);
         let ids = tokens.iter().map(|&t| t as f32).collect();
         let ids = Tensor::new([1, tokens.len()], ids);
-        let noise = |wanted: &DataInput| {
-            let shape = wanted.shape.clone();
-            Tensor::new(shape.clone(), self.sampling.noise(self.written, shape.elements()))
+        let given = |wanted: &DataInput| -> Result<Tensor> {
+            let (shape, n) = (wanted.shape.clone(), wanted.shape.elements());
+            Ok(match wanted.name.as_str() {
+                // A row for each of the proposed tokens and for the one after them.
+                NOISE => {
+                    let rows = 0..=proposed;
+                    let rows = rows.flat_map(|i| self.sampling.noise(self.written + i, n / (proposed + 1)));
+                    Tensor::new(shape, rows.collect())
+                }
+                draft::DRAFT => draft::ones(&shape, &tokens[tokens.len() - proposed..])?,
+                _ => ids.clone(),
+            })
         };
-        let words = |run: u32, input: &Input| match model
-            .compiled
-            .data_inputs
-            .iter()
-            .find(|d| d.name == input.name)
-        {
-            Some(wanted) if wanted.name == NOISE => Ok(encode_data(plan.ring, wanted, &noise(wanted))?),
-            Some(wanted) => Ok(encode_data(plan.ring, wanted, &ids)?),
+        // A draft that the model does not understand is refused before anything is sent.
+        let inputs = &model.compiled.data_inputs;
+        let given = inputs.iter().map(|wanted| Ok((wanted, given(wanted)?)));
+        let given = given.collect::<Result<Vec<_>>>()?;
+        let words = |run: u32, input: &Input| match given.iter().find(|(d, _)| d.name == input.name) {
+            Some((wanted, data)) => Ok(encode_data(plan.ring, wanted, data)?),
             None => {
                 Ok(model.words(run, input, &|_, _| Err(Error::Refused("it is no input of tokens".into())))?)
             }
@@ -370,12 +442,16 @@ impl<'a> Generation<'a> {
         let options = RunOptions { runs: 1, ..self.run.clone() };
         let mut outcome = self.backend.run(&plan, &options, &words, &|_| {})?;
         in_range(model.guard(), &outcome.outputs)?;
-        let revealed = model.outputs().first();
-        let revealed = revealed.ok_or_else(|| Error::Refused("the model reveals nothing".into()))?;
-        let logits = decode_words(plan.ring, &outcome.outputs[0].remove(0), revealed.frac);
+        let mut revealed = model.outputs().iter().zip(outcome.outputs.remove(0));
+        let mut next = || {
+            let (revealed, words) = revealed.next()?;
+            Some(Tensor::new(revealed.shape.clone(), decode_words(plan.ring, &words, revealed.frac)))
+        };
+        let logits = next().ok_or_else(|| Error::Refused("the model reveals nothing".into()))?;
+        let accepted = if proposed > 0 { draft::accepted(next(), proposed)? } else { 0 };
         self.bounds.extend(model.compiled.kept.iter().cloned());
+        self.kept = present.into_iter().map(|(_, past, shape)| (past, shape)).collect();
         self.seen += tokens.len();
-        let logits = last_row(&Tensor::new(revealed.shape.clone(), logits))?;
-        Ok((logits, Cost::of(&outcome.reports)))
+        Ok((last_row(&logits)?, accepted, Cost::of(&outcome.reports)))
     }
 }

@@ -17,6 +17,7 @@ pub mod calibrate;
 pub mod check;
 pub mod choose;
 pub mod disclosure;
+mod draft;
 pub mod faults;
 pub mod fixed;
 pub mod float;

@@ -291,20 +291,20 @@ impl Cluster {
     }
 
     /// Continues a text of tokens by `count` that `choose` picks, drawn with a temperature from the
-    /// `top` likeliest; `request` is a [`CompileRequest`]
-    /// as JSON. `heard` is called with every token and its seconds online. Gives the new tokens,
-    /// what each cost as JSON, and whether all ranges were proven.
+    /// `top` likeliest, and proposed by a draft, so many at a time; `request` is a
+    /// [`CompileRequest`] as JSON. `heard` is called with every token and its seconds online. Gives
+    /// the new tokens, what each run cost as JSON, and whether all ranges were proven.
     fn generate(
         &self,
         py: Python<'_>,
         model: PathBuf,
         prompt: Vec<u32>,
-        drawing: (usize, String, f64, Option<usize>),
+        drawing: (usize, String, f64, Option<usize>, Option<(PathBuf, usize)>),
         request: &str,
         heard: Py<PyAny>,
     ) -> PyResult<(Vec<u32>, Vec<String>, bool)> {
         let request: CompileRequest = serde_json::from_str(request).map_err(refused)?;
-        let (count, choose, temperature, top) = drawing;
+        let (count, choose, temperature, top, draft) = drawing;
         let choice = Choice::named(&choose).map_err(error)?;
         let sampling = Sampling::new(temperature, top).map_err(error)?;
         let (job, options) = (self.job()?, self.options.clone());
@@ -313,6 +313,9 @@ impl Cluster {
         let work = move |watch: &Watch| {
             request.only_fixed()?;
             let model = LanguageModel::load(&model, request.publisher()?.as_ref())?;
+            let load =
+                |(path, count): (PathBuf, usize)| Ok::<_, Error>((LanguageModel::load(&path, None)?, count));
+            let draft = draft.map(load).transpose()?;
             let graph = model.graph(0, prompt.len().max(1))?;
             let Recipe::Fixed(compile) = request.recipe(&graph, CLIENT)? else {
                 unreachable!("floating point is refused above")
@@ -320,11 +323,21 @@ impl Cluster {
             job.run(|backend| {
                 let mut generation =
                     Generation::new(&model, backend, *compile, options)?.choosing(choice).sampling(sampling);
+                if let Some((draft, count)) = &draft {
+                    generation = generation.drafting(draft, *count)?;
+                }
                 let mut costs = vec![];
                 let mut each = |token, cost: Cost| {
-                    lock(&written).push((token, cost.online_seconds()));
-                    costs.push(json!(cost).to_string());
-                    watch.before(costs.len() as u32)
+                    let count = {
+                        let mut written = lock(&written);
+                        written.push((token, cost.online_seconds()));
+                        written.len()
+                    };
+                    // A token that came with the one before has no cost of its own.
+                    if !cost.phases.is_empty() {
+                        costs.push(json!(cost).to_string());
+                    }
+                    watch.before(count as u32)
                 };
                 let mut text = generation.write(&prompt, count, &mut each)?;
                 Ok((text.split_off(prompt.len()), costs, generation.proven))

@@ -371,6 +371,17 @@ impl Octaves {
         if count < 2 {
             return Ok(None);
         }
+        // One table at every fourth octave, and a comparison with where they begin.
+        let others = (last + 1 - first).div_ceil(WHOLE_POWERS) as usize;
+        let segments = Price { worker_ns: 1280, offline_bits: 2000, online_bits: 128, ..Price::default() };
+        let price = |price: Price, other: Price| price.with(other);
+        let compared =
+            (0..others).map(|_| segments).fold(Price::of_thresholds(others, ring), price).of(cx, x);
+        // Before any is fitted.
+        let least = Price { rounds: 1, tables: count.into(), ..Price::default() };
+        if least.of(cx, x) >= compared {
+            return Ok(None);
+        }
         let unit = 2f64.powi(-(cx.frac_of(x) as i32));
         let function = |x: f64| gain * (self.function)(x);
         // From 0 to 1 over the octaves from 2^at on.
@@ -400,27 +411,20 @@ impl Octaves {
         let tables = |cx: &Lowering, scale: Option<u32>| -> Option<Vec<Table>> {
             (0..count).map(|i| table(cx, i, scale)).collect()
         };
-        let price = |price: Price, other: Price| price.with(other);
         let priced =
             |tables: &[Table]| tables.iter().map(|table| table.price(ring)).fold(Price::default(), price);
         let Some(mut parts) = tables(cx, None) else { return Ok(None) };
-        let mut own = priced(&parts);
+        let own = priced(&parts).of(cx, x);
+        if own >= compared {
+            return Ok(None);
+        }
         // All with the fraction bits of the largest part, so that their sum is what is truncated;
         // small parts need more segments then.
         let scale = parts.iter().map(Table::scale).min();
         let alike = scale.and_then(|scale| tables(cx, Some(scale)));
-        let alike = alike.filter(|alike| priced(alike).of(cx, x) <= own.of(cx, x) + cx.delay_ns());
+        let alike = alike.filter(|alike| priced(alike).of(cx, x) <= own + cx.delay_ns());
         let together = alike.is_some();
-        if let Some(alike) = alike {
-            (own, parts) = (priced(&alike), alike);
-        }
-        // One table at every fourth octave, and a comparison with where they begin.
-        let others = (last + 1 - first).div_ceil(WHOLE_POWERS) as usize;
-        let segments = Price { worker_ns: 1280, offline_bits: 2000, online_bits: 128, ..Price::default() };
-        let compared = (0..others).map(|_| segments).fold(Price::of_thresholds(others, ring), price);
-        if own.of(cx, x) >= compared.of(cx, x) {
-            return Ok(None);
-        }
+        parts = alike.unwrap_or(parts);
         let parts = parts.into_iter().enumerate().map(|(i, table)| {
             let name = format!("part{i}");
             if together { table.found(cx, &name, x) } else { table.look_up(cx, &name, x) }

@@ -305,16 +305,17 @@ fn rounded(mut powers: Vec<f64>, low: u32, scale: u32) -> Vec<i64> {
 
 impl Fit {
     /// Pieces of `function` for `units` units from `words.start` on, on segments of 2^low of them.
-    /// Errors count relative to the `size` of the function's value at x.
+    /// Errors count relative to the `size` of the function's value at x; `None` as soon as one is
+    /// beyond `most`.
     fn new(
         function: &dyn Fn(f64) -> f64,
         words: Words,
         size: &dyn Fn(f64, f64) -> f64,
         units: i128,
         low: u32,
-        degree: u32,
-        segments: usize,
-    ) -> Fit {
+        (degree, segments): (u32, usize),
+        most: f64,
+    ) -> Option<Fit> {
         let Words { start, frac, cut, scale, times, open, .. } = words;
         let width = 2f64.powi((low + cut) as i32 - frac as i32) / f64::from(times);
         let mut pieces = vec![];
@@ -351,12 +352,16 @@ impl Fit {
                 error = error.max((y - exact).abs() / size(place(t), exact));
                 values = (values.0.min(y), values.1.max(y));
             }
+            if error > most {
+                return None;
+            }
             pieces.extend(piece);
         }
         // Between the samples.
         let slack = off + TARGET * values.0.abs().max(values.1.abs());
         let values = (values.0 - slack, values.1 + slack);
-        Fit { lookup: Lookup { cut, low, degree, pieces, frac: scale, beyond: None }, times, error, values }
+        let lookup = Lookup { cut, low, degree, pieces, frac: scale, beyond: None };
+        Some(Fit { lookup, times, error, values })
     }
 
     /// The best pieces for a result of few fraction bits, so that it need not be truncated, or else
@@ -419,7 +424,11 @@ impl Fit {
                 let units = (span >> words.cut) + 1;
                 let mut widths = if degree == 0 { 0..1 } else { 1..40 };
                 let Some(low) = widths.find(|low| (segments as i128 - 1) << low > units) else { continue };
-                let fit = Fit::new(function, words, &size, units, low, degree, segments);
+                // Only where the best that there is will do are those of use that are not good
+                // enough.
+                let most = if wanted.most.is_some() { wanted.target } else { f64::INFINITY };
+                let shape = (degree, segments);
+                let Some(fit) = Fit::new(function, words, &size, units, low, shape, most) else { continue };
                 if fit.error <= wanted.target {
                     return Some(fit);
                 }

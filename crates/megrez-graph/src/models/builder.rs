@@ -15,6 +15,8 @@ pub(super) const TABLE: &str = "token.weight";
 pub(super) struct Past {
     /// How many tokens have been read.
     pub seen: usize,
+    /// For how many of the tokens, the last ones, logits are wanted.
+    pub last: usize,
     /// Outputs, by name.
     pub present: Vec<(String, Id)>,
 }

@@ -102,7 +102,7 @@ impl Decoder {
             decoder.drawn = drawn;
             return Ok(decoder);
         }
-        let graph = decoder.graph_of(0, 1, publisher)?;
+        let graph = decoder.graph_of(0, 1, 1, publisher)?;
         // All that it drew, so that nothing is drawn again; what depends on positions is made anew.
         let drawn = |name: &str| [".weight", ".bias", ".offset"].iter().any(|end| name.ends_with(end));
         let values = graph.values.into_iter().filter(|value| drawn(&value.name));
@@ -125,13 +125,28 @@ impl Decoder {
     /// # Errors
     /// If there are no tokens, or more in all than the model's context holds.
     pub fn graph(&self, seen: usize, new: usize) -> Result<Graph, Problem> {
-        self.graph_of(seen, new, None)
+        self.graph_of(seen, new, 1, None)
+    }
+
+    /// As [`graph`](Self::graph), with the logits of what follows each of the `last` tokens, [1,
+    /// last, vocabulary].
+    ///
+    /// # Errors
+    /// Those of [`graph`](Self::graph), or if there are not so many tokens.
+    pub fn graph_of_last(&self, seen: usize, new: usize, last: usize) -> Result<Graph, Problem> {
+        self.graph_of(seen, new, last, None)
     }
 
     /// With a publisher of what is drawn now.
-    fn graph_of(&self, seen: usize, new: usize, publisher: Option<&Publisher>) -> Result<Graph, Problem> {
+    fn graph_of(
+        &self,
+        seen: usize,
+        new: usize,
+        last: usize,
+        publisher: Option<&Publisher>,
+    ) -> Result<Graph, Problem> {
         let context = self.config.context;
-        if new == 0 || seen.saturating_add(new) > context {
+        if !(1..=new).contains(&last) || seen.saturating_add(new) > context {
             let what = format!("a text of {seen} and {new} tokens; it holds 1 to {context}");
             return Err(
                 Refusal::new(what, "use a shorter prompt, or ask for fewer tokens").at(&self.name, "")
@@ -140,13 +155,13 @@ impl Decoder {
         let mut net = Builder::new(&self.name, self.seed);
         net.drawn.clone_from(&self.drawn);
         net.publisher = publisher.cloned();
-        net.past = Some(Past { seen, present: vec![] });
+        net.past = Some(Past { seen, last, present: vec![] });
         decoder(&mut net, 1, self.seed, Config { tokens: new, ..self.config })?;
         if let Some(problem) = net.problem.take() {
             return Err(problem.at(&self.name, ""));
         }
         let at = net.at;
-        net.at = reshape(&mut net, "logits", at, &[1, 1, self.config.vocabulary])?;
+        net.at = reshape(&mut net, "logits", at, &[1, last, self.config.vocabulary])?;
         let present = net.past.take().map(|past| past.present).unwrap_or_default();
         let mut graph = net.finish();
         present.into_iter().for_each(|(name, id)| graph.output(&name, id));

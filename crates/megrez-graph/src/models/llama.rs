@@ -3,7 +3,7 @@
 //! its own for the result.
 
 use super::builder::{Builder, TABLE};
-use super::transformer::{Config, attention, last_token, linear, reshape};
+use super::transformer::{Config, attention, last_tokens, linear, reshape};
 use crate::graph::{Attributes, Id};
 use crate::problem::Problem;
 use crate::tensor::Tensor;
@@ -46,7 +46,7 @@ pub(super) fn llama(net: &mut Builder, batch: usize, config: Config) -> Result<(
     for layer in 0..config.layers {
         x = block(net, &format!("h{layer}"), x, batch, config)?;
     }
-    let last = last_token(net, x, batch, config)?;
+    let last = last_tokens(net, x, batch, config)?;
     let last = norm(net, "ln-f", last, config)?;
     net.at = linear(net, "head", last, vocabulary, 0.02, false)?;
     Ok(())

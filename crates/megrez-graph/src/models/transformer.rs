@@ -67,7 +67,7 @@ pub(super) fn gpt2(net: &mut Builder, batch: usize, seed: u64, config: Config) -
     for layer in 0..config.layers {
         x = gpt2_block(net, &format!("h{layer}"), x, batch, config)?;
     }
-    let last = last_token(net, x, batch, config)?;
+    let last = last_tokens(net, x, batch, config)?;
     let last = norm(net, "ln-f", last, config)?;
     net.at = net.graph.add("head", "Gemm", &[last, table], Attributes::none().with("transB", 1))?;
     Ok(())
@@ -127,12 +127,14 @@ pub(super) fn bert(net: &mut Builder, batch: usize, config: Config) -> Result<()
     Ok(())
 }
 
-/// The last token's row, [batch, width], of all rows.
-pub(super) fn last_token(net: &mut Builder, x: Id, batch: usize, config: Config) -> Result<Id, Problem> {
+/// Of all rows those of the last token of each text, or of the last tokens that logits are wanted
+/// for, [batch · last, width].
+pub(super) fn last_tokens(net: &mut Builder, x: Id, batch: usize, config: Config) -> Result<Id, Problem> {
     let Config { width, tokens, .. } = config;
+    let wanted = net.past.as_ref().map_or(1, |past| past.last);
     let last = reshape(net, "by-token", x, &[batch, tokens, width])?;
-    let last = slice(net, "last", last, 1, tokens - 1, tokens)?;
-    reshape(net, "last-rows", last, &[batch, width])
+    let last = slice(net, "last", last, 1, tokens - wanted, tokens)?;
+    reshape(net, "last-rows", last, &[batch * wanted, width])
 }
 
 /// Attention with several heads, on rows of tokens, up to the projection of its result. Heads of

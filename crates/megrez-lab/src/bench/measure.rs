@@ -10,7 +10,7 @@ use megrez::report::{Cost, Floor, PhaseCost, Seconds};
 use megrez::{Backend, Error, FixedModel, Result, RunOptions};
 use megrez_engine::PlanCost;
 use megrez_graph::{Activations, DataInput, Tensor, plain};
-use megrez_plan::{Kind, List, Op, Plan, PlanError, Relu, ReluForm};
+use megrez_plan::{List, Op, Plan, PlanError, Relu, ReluForm};
 use megrez_ring::decode_words;
 use megrez_session::Phase;
 use serde::Serialize;
