@@ -45,8 +45,10 @@ def reference(session: Any, prompt: str, tokens: int) -> str:
     inputs = session.get_inputs()
     past = [i for i in inputs if i.name.startswith("past.")]
     names = [i.name for i in inputs if i not in past]
-    shapes = [[d if isinstance(d, int) else (1 if at == 0 else 0) for at, d in enumerate(i.shape)] for i in past]
-    held = {i.name: np.zeros(shape, np.float32) for i, shape in zip(past, shapes, strict=True)}
+    held = {}
+    for of in past:
+        shape = [d if isinstance(d, int) else int(at == 0) for at, d in enumerate(of.shape)]
+        held[of.name] = np.zeros(shape, np.float32)
     outputs = [o.name for o in session.get_outputs()]
     new = ids
     for _ in range(tokens):
@@ -60,7 +62,8 @@ def reference(session: Any, prompt: str, tokens: int) -> str:
 
 def main() -> int:
     """Print how many texts are the same."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--megrez", default=str(ROOT / "target/release/megrez"))
     parser.add_argument("--prompts", type=int, default=50)
     parser.add_argument("--tokens", type=int, default=64)
@@ -85,7 +88,8 @@ def main() -> int:
         if text != wanted:
             at = next(i for i, (a, b) in enumerate(zip(text, wanted, strict=True)) if a != b)
             print(f"{number}: another letter at {at - len(prompt)}: {text!r}, not {wanted!r}")
-    print(f"{args.protocol}: {same} of {len(texts)} texts of {args.tokens} letters are onnxruntime's, in {passes} runs")
+    written = f"{same} of {len(texts)} texts of {args.tokens} letters"
+    print(f"{args.protocol}: {written} are onnxruntime's, in {passes} runs")
     return 0 if same == len(texts) else 1
 
 

@@ -116,7 +116,6 @@ fn drafts_save_runs_and_change_nothing() {
     refused("--model llama-tiny --draft gpt2-tiny --temperature 1 --top 5", "no --top");
     refused("--model llama-tiny --draft gpt2-tiny --draft-tokens 0", "at least one token");
     refused(&format!("--model {} --draft llama-tiny", model.display()), "the model knows 34");
-    refused("--model llama-tiny --draft-tokens 3", "--draft");
 }
 
 #[test]
