@@ -38,14 +38,15 @@ pub fn truncate_in_products(plan: &mut Plan) -> Result<HashMap<ValueId, ValueId>
     // A truncation that something else reads as well stays, and with it those that would have gone
     // with the same products: until none is left to be kept.
     let mut kept: HashSet<usize> = HashSet::new();
-    for &truncation in factors.values().flatten().flatten().filter_map(|found| found.steps.last()) {
-        let reads = |of: &&Vec<Option<Truncated>>| {
-            of.iter().flatten().any(|found| found.steps.last() == Some(&truncation))
-        };
-        if factors.values().filter(reads).count() > PRODUCTS {
-            kept.insert(truncation);
-        }
+    let mut products: HashMap<usize, usize> = HashMap::new();
+    for of in factors.values() {
+        // A square reads it once.
+        let read: HashSet<usize> = of.iter().flatten().filter_map(|f| f.steps.last().copied()).collect();
+        read.into_iter().for_each(|truncation| *products.entry(truncation).or_default() += 1);
     }
+    kept.extend(
+        products.into_iter().filter(|(_, count)| *count > PRODUCTS).map(|(truncation, _)| truncation),
+    );
     // Where there is no room for both, the later one goes: what was there earlier waits for it.
     for of in factors.values() {
         let [Some(a), Some(b)] = &of[..] else { continue };
@@ -60,7 +61,8 @@ pub fn truncate_in_products(plan: &mut Plan) -> Result<HashMap<ValueId, ValueId>
         let takes = |at: &usize, value: ValueId| {
             let inputs = plan.steps[*at].inputs.iter().enumerate().filter(|(_, input)| **input == value);
             let mut found = inputs.map(|(i, _)| of(at, i).is_some_and(goes));
-            drops(plan, &factors, at, &kept) && found.all(|goes| goes)
+            let drops = factors.get(at).is_some_and(|of| lost(plan, of, &kept).is_some());
+            drops && found.all(|goes| goes)
         };
         let chains: HashSet<usize> = factors
             .values()
@@ -95,15 +97,6 @@ fn lost(plan: &Plan, of: &[Option<Truncated>], kept: &HashSet<usize>) -> Option<
         .collect();
     let all = bits.iter().sum::<u32>();
     (all > 0 && all <= plan.ring).then_some(bits)
-}
-
-fn drops(
-    plan: &Plan,
-    factors: &HashMap<usize, Vec<Option<Truncated>>>,
-    at: &usize,
-    kept: &HashSet<usize>,
-) -> bool {
-    factors.get(at).is_some_and(|of| lost(plan, of, kept).is_some())
 }
 
 /// How a value came from a truncation, if it did.

@@ -179,6 +179,38 @@ mod tests {
         Tensor::new([1, ids.len()], ids.iter().map(|&id| id as f32).collect())
     }
 
+    /// What was read and does not count is cropped away, and logits of several tokens are those of
+    /// each.
+    #[test]
+    fn what_was_read_too_much_is_not_read_from() {
+        let text = [7, 200, 3, 91, 18];
+        for name in ["gpt2-tiny", "llama-tiny"] {
+            let decoder = Decoder::new(name, 1).unwrap();
+            let whole = plain::run(&decoder.graph_of_last(0, 5, 2).unwrap(), &[tokens(&text)]).unwrap();
+            assert_eq!(whole[0].shape.dims(), [1, 2, decoder.vocabulary()]);
+            let read = [&text[..3], &[5, 6]].concat();
+            let past = plain::run(&decoder.graph(0, 5).unwrap(), &[tokens(&read)]).unwrap().split_off(1);
+            let mut graph = decoder.graph_of_last(3, 2, 2).unwrap();
+            let names: Vec<String> =
+                graph.inputs[1..].iter().map(|&id| graph.value(id).name.clone()).collect();
+            for (name, past) in names.iter().zip(&past) {
+                let id = graph.inputs.iter().copied().find(|&id| graph.value(id).name == *name).unwrap();
+                let pairs = graph.shape(id).dims().iter().zip(past.shape.dims());
+                let axis = pairs.clone().position(|(read, kept)| read < kept).unwrap();
+                assert_eq!(pairs.filter(|(read, kept)| read != kept).count(), 1);
+                graph.crop_input(name, axis, past.shape.dims()[axis]).unwrap();
+                assert!(graph.crop_input(name, axis, 2).is_err());
+            }
+            let inputs: Vec<Tensor> = std::iter::once(tokens(&text[3..])).chain(past).collect();
+            let rest = plain::run(&graph, &inputs).unwrap();
+            let pairs = rest[0].data.iter().zip(&whole[0].data);
+            let off = pairs.map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(off < 1e-5, "{name}: off by {off}");
+            assert!(graph.crop_input("nothing", 0, 1).is_err());
+            assert!(decoder.graph_of_last(3, 2, 3).is_err());
+        }
+    }
+
     #[test]
     fn a_text_read_in_parts_is_the_text_read_at_once() {
         let text = [7, 200, 3, 3, 91, 18];

@@ -24,7 +24,7 @@
 
 use super::family::Mizar;
 use super::truncate::{DealtParts, deal_cost};
-use crate::mss::{DEALER, Data, DealtShare, Masks, RingMask, Role, deal, deal_low, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, RingMask, Role, another, deal, deal_low, open};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Tensor, Truncation};
 use megrez_plan::Op;
@@ -75,6 +75,9 @@ impl<W: Word, D: Device> Factor<W, D> {
         dealt: DealtFactor<W, D>,
     ) -> Result<Self, Error> {
         let n = m.elements();
+        if dealt.is_some() != (bits > 0) {
+            return Err(another());
+        }
         let Some((parts, carries)) = dealt else {
             let minus = W::ONE.neg();
             let first = if j == 0 { W::ONE } else { W::ZERO };

@@ -195,7 +195,8 @@ impl<W: Word, D: Device> DealtShare<W, D> {
     }
 }
 
-fn another() -> Error {
+/// Why material is not used.
+pub(crate) fn another() -> Error {
     Error::Refused("a worker was given another step's material".into())
 }
 
