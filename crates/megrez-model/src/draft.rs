@@ -41,13 +41,12 @@ pub(crate) fn ones(shape: &Shape, tokens: &[u32]) -> Result<Tensor> {
 /// How many are right, as it was revealed.
 pub(crate) fn accepted(revealed: Option<Tensor>, proposed: usize) -> Result<usize> {
     let number = revealed.as_ref().and_then(|count| count.data.first()).copied().unwrap_or(f32::NAN);
-    match number.round() as usize {
-        right if right <= proposed && (number - number.round()).abs() < 0.01 => Ok(right),
-        _ => Err(Error::of(
+    (0..=proposed).find(|&right| (number - right as f32).abs() < 0.01).ok_or_else(|| {
+        Error::of(
             ErrorKind::OutOfRange,
             "the parties have found no number of right tokens, so values were beyond what the plan holds: use fewer fraction bits",
-        )),
-    }
+        )
+    })
 }
 
 /// The graph that says how many of the last `proposed` tokens are right, and of the token after

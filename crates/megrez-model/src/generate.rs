@@ -297,18 +297,14 @@ impl<'a> Generation<'a> {
     }
 
     /// The same, with `count` tokens at a time that `model`, in the clear at the client, proposes,
-    /// and of which the parties say how many are right.
+    /// and of which the parties say how many are right. Not where only the likeliest are drawn
+    /// from, which the parties would put in order for each of them.
     ///
     /// # Errors
-    /// If no tokens are proposed, or only the likeliest are drawn from, which the parties would put
-    /// in order for each of them.
+    /// If no tokens are proposed.
     pub fn drafting(self, model: &'a LanguageModel, count: usize) -> Result<Self> {
         if count == 0 {
             return Err(Error::Refused("a draft has at least one token".into()));
-        }
-        if self.sampling.draws() && self.sampling.top(usize::MAX).is_some() {
-            let what = "drafts are of the likeliest token, or drawn from all: give no --top with --draft";
-            return Err(Error::of(ErrorKind::Unsupported, what));
         }
         Ok(Generation { draft: Some((model, count)), ..self })
     }
@@ -373,6 +369,10 @@ impl<'a> Generation<'a> {
     /// What the client's own model goes on with, `most` tokens at most.
     fn proposed(&self, most: usize) -> Result<Vec<u32>> {
         let Some((model, count)) = self.draft else { return Ok(vec![]) };
+        if self.sampling.draws() && self.sampling.top(usize::MAX).is_some() {
+            let what = "drafts are of the likeliest token, or drawn from all: give no --top with --draft";
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
         let mut text = self.text.clone();
         for i in 0..count.min(most) {
             text.push(self.sampling.pick(self.written + i, &model.plain(&text)?));
