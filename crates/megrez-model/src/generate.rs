@@ -14,7 +14,7 @@
 //!
 //! With drafts ([`Generation::drafting`]) a small model of the client's proposes the next tokens,
 //! the parties read all of them at once, and the client learns how many of them are what it would
-//! have got one by one, and the token after them ([`crate::draft`]). What was kept of those that
+//! have got one by one, and the token after them (`draft.rs`). What was kept of those that
 //! are not is left unread.
 
 use crate::batches::{Described, in_range};
