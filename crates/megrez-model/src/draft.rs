@@ -12,8 +12,7 @@
 //! drafts: nothing of the logits at other positions, neither of those that were right nor beyond.
 //! The parties learn how many were right, by how many the next run goes on with.
 
-use crate::generate::Choice;
-use crate::sampling::{NOISE, Sampling};
+use crate::sampling::{Choice, NOISE, Sampling};
 use megrez_graph::{Attributes, Graph, Id, Output, Tensor};
 use megrez_ring::Shape;
 use megrez_service::{Error, ErrorKind, Result};

@@ -22,13 +22,11 @@ use crate::draft;
 use crate::fixed::{FixedModel, encode_data};
 use crate::report::Cost;
 use crate::sampling::NOISE;
-pub use crate::sampling::{Sampling, largest};
+pub use crate::sampling::{Choice, Sampling, largest};
 use megrez_graph::lower::DataInput;
 use megrez_graph::models::{DECODERS, Decoder};
 use megrez_graph::onnx::{self, Dim, FileInput, ImportOptions};
-use megrez_graph::{
-    Attributes, CompileOptions, Graph, HeldWeights, Interval, Output, Publisher, Tensor, plain,
-};
+use megrez_graph::{CompileOptions, Graph, HeldWeights, Interval, Publisher, Tensor, plain};
 use megrez_plan::Input;
 use megrez_ring::{Shape, decode_words};
 use megrez_service::client::RunOptions;
@@ -162,67 +160,6 @@ fn last_row(logits: &Tensor) -> Result<Vec<f32>> {
             "the first output has the shape {}, not [1, n, tokens]",
             logits.shape
         ))),
-    }
-}
-
-/// Who finds the largest logit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The client, who learns all logits.
-    #[default]
-    Client,
-    /// The parties, on shares, exactly: the client learns the token and nothing else. Of logits
-    /// that are equal on the grid of the fixed point, the first.
-    Parties,
-}
-
-impl Choice {
-    /// The name of an option.
-    ///
-    /// # Errors
-    /// If there is no such choice.
-    pub fn named(name: &str) -> Result<Self> {
-        match name {
-            "client" => Ok(Choice::Client),
-            "parties" => Ok(Choice::Parties),
-            _ => Err(Error::Refused(format!("`{name}` chooses no token: use client or parties"))),
-        }
-    }
-
-    /// The graph whose first output says which token is next.
-    fn finish(self, mut graph: Graph, sampling: &Sampling) -> Result<Graph> {
-        let Some(Output { name, id }) = graph.outputs.first().cloned() else { return Ok(graph) };
-        if self == Choice::Client {
-            return Ok(graph);
-        }
-        let &[1, n, _] = graph.shape(id).dims() else { return Ok(graph) };
-        let last =
-            Attributes::none().with("axes", [1]).with("starts", [n as i64 - 1]).with("ends", [n as i64]);
-        let last = graph.add("last-logits", "Slice", &[id], last)?;
-        let id = sampling.finish(&mut graph, last)?;
-        graph.outputs[0] = Output { name, id };
-        Ok(graph)
-    }
-
-    /// The text's token `place` by what was revealed.
-    fn token(self, row: &[f32], place: usize, sampling: &Sampling) -> Result<u32> {
-        if self == Choice::Client {
-            return Ok(sampling.pick(place, row));
-        }
-        let found = match *row {
-            [number] if (number - number.round()).abs() < 0.01 => Some(number.round() as u32),
-            _ => {
-                let one = row.iter().filter(|&&v| v == 1.0).count() == 1;
-                let rest = row.iter().all(|&v| v == 1.0 || v == 0.0);
-                (one && rest).then(|| largest(row))
-            }
-        };
-        found.ok_or_else(|| {
-            Error::of(
-                ErrorKind::OutOfRange,
-                "the parties have found no largest logit, so values were beyond what the plan holds: use fewer fraction bits",
-            )
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! How the next token of a text is drawn from logits.
+//! How the next token of a text is drawn from logits, and who finds it.
 //!
 //! With a temperature T a token is drawn with chances in proportion to e^(logit/T), of all tokens
 //! or of the `top` likeliest. Gumbel's noise does that: with g_i = −ln(−ln u_i) of independent
@@ -7,7 +7,7 @@
 //! these in order and add the noise to them. The noise is the client's, who learns the token: an
 //! input like any other, which no party sees.
 
-use megrez_graph::{Attributes, Graph, Id, Interval};
+use megrez_graph::{Attributes, Graph, Id, Interval, Output};
 use megrez_prg::RootKey;
 use megrez_service::{Error, ErrorKind, Result};
 
@@ -122,6 +122,67 @@ impl Sampling {
         let number = graph.add("drawn-number", "Mul", &[one, numbers], Attributes::none())?;
         let sum = Attributes::none().with("axes", [-1]).with("keepdims", 1);
         Ok(graph.add("next-token", "ReduceSum", &[number], sum)?)
+    }
+}
+
+/// Who finds the largest logit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The client, who learns all logits.
+    #[default]
+    Client,
+    /// The parties, on shares, exactly: the client learns the token and nothing else. Of logits
+    /// that are equal on the grid of the fixed point, the first.
+    Parties,
+}
+
+impl Choice {
+    /// The name of an option.
+    ///
+    /// # Errors
+    /// If there is no such choice.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "client" => Ok(Choice::Client),
+            "parties" => Ok(Choice::Parties),
+            _ => Err(Error::Refused(format!("`{name}` chooses no token: use client or parties"))),
+        }
+    }
+
+    /// The graph whose first output says which token is next.
+    pub(crate) fn finish(self, mut graph: Graph, sampling: &Sampling) -> Result<Graph> {
+        let Some(Output { name, id }) = graph.outputs.first().cloned() else { return Ok(graph) };
+        if self == Choice::Client {
+            return Ok(graph);
+        }
+        let &[1, n, _] = graph.shape(id).dims() else { return Ok(graph) };
+        let last =
+            Attributes::none().with("axes", [1]).with("starts", [n as i64 - 1]).with("ends", [n as i64]);
+        let last = graph.add("last-logits", "Slice", &[id], last)?;
+        let id = sampling.finish(&mut graph, last)?;
+        graph.outputs[0] = Output { name, id };
+        Ok(graph)
+    }
+
+    /// The text's token `place` by what was revealed.
+    pub(crate) fn token(self, row: &[f32], place: usize, sampling: &Sampling) -> Result<u32> {
+        if self == Choice::Client {
+            return Ok(sampling.pick(place, row));
+        }
+        let found = match *row {
+            [number] if (number - number.round()).abs() < 0.01 => Some(number.round() as u32),
+            _ => {
+                let one = row.iter().filter(|&&v| v == 1.0).count() == 1;
+                let rest = row.iter().all(|&v| v == 1.0 || v == 0.0);
+                (one && rest).then(|| largest(row))
+            }
+        };
+        found.ok_or_else(|| {
+            Error::of(
+                ErrorKind::OutOfRange,
+                "the parties have found no largest logit, so values were beyond what the plan holds: use fewer fraction bits",
+            )
+        })
     }
 }
 
