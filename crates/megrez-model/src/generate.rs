@@ -62,7 +62,7 @@ impl File {
     fn read(path: &Path, bytes: Vec<u8>) -> Result<Self> {
         let mut tokens = vec![];
         let mut past = vec![];
-        for FileInput { name, dims } in onnx::inputs(&bytes)? {
+        for FileInput { name, dims } in onnx::inputs(&bytes).map_err(|e| Error::file(path, e))? {
             let size = |dim: Dim| if let Dim::Fixed(size) = dim { Some(size) } else { None };
             let dims: Vec<Option<usize>> = dims.into_iter().flatten().map(size).collect();
             let open = dims.iter().skip(1).filter(|d| d.is_none()).count();
@@ -294,9 +294,11 @@ impl<'a> Generation<'a> {
             // What was proposed beyond is not seen: it is read from no more.
             self.seen -= proposed.len() - accepted;
             let token = self.choice.token(&row, self.written + accepted, &self.sampling)?;
-            for &token in proposed[..accepted].iter().chain([&token]) {
-                self.text.push(token);
-                self.written += 1;
+            let new = [&proposed[..accepted], &[token]].concat();
+            // All of them, whatever becomes of who hears of them.
+            self.text.extend(&new);
+            self.written += new.len();
+            for token in new {
                 each(token, std::mem::take(&mut cost))?;
             }
         }

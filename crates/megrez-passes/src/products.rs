@@ -113,9 +113,6 @@ fn truncated(plan: &Plan, made: &HashMap<ValueId, usize>, value: ValueId) -> Opt
                 return shared.then_some(Truncated { bits: *bits, steps });
             }
             Op::View(_) | Op::Gather { .. } | Op::Rescale { .. } => at = step.inputs[0],
-            Op::Combine { coefficients, constant } if coefficients[..] == [1] && *constant == 0 => {
-                at = step.inputs[0];
-            }
             _ => return None,
         }
     }

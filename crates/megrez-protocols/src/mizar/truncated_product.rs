@@ -98,9 +98,26 @@ impl<W: Word, D: Device> Factor<W, D> {
 }
 
 impl TruncatedProduct<'_> {
-    /// How many factors there are: 1 of a square, which is both.
-    fn factors(&self) -> usize {
-        self.bits.len()
+    /// Deals what belongs to factor `i` of these masks, one of a square, which is both.
+    fn deal_factor<W: Word, D: Device>(
+        &self,
+        party: &mut Party<D>,
+        masks: &[&RingMask<W, D>],
+        i: usize,
+    ) -> Result<DealtFactor<W, D>, Error> {
+        let Some(&bits) = self.bits.get(i).filter(|&&bits| bits > 0) else { return Ok(None) };
+        let last = masks.len() - 1;
+        let (mask, other, of_other) = (masks[i], masks[last - i], self.bits[last - i]);
+        // −t·R of the other factor; −2·t·R of a square.
+        let times = if last == 0 { W::ONE.add(W::ONE).neg() } else { W::ONE.neg() };
+        party.scope(&format!("factor{i}"), |party| {
+            let parts = DealtParts::deal(party, 0, bits, self.shape, mask)?;
+            let carries = deal_low(party, 1, "carries", self.shape.elements(), bits, |device| {
+                let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
+                Ok(device.products(&[(times, &top, &high(device, other, of_other)?)], &[])?)
+            })?;
+            Ok(parts.zip(carries))
+        })
     }
 }
 
@@ -129,30 +146,14 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for TruncatedProduct<'a> {
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
         let n = self.shape.elements();
-        let masks: Vec<_> = inputs.iter().zip(self.bits).map(|(x, &bits)| (x.ring(), bits)).collect();
-        let (first, last) = (masks[0], masks[masks.len() - 1]);
+        let masks: Vec<_> = inputs.iter().map(|x| x.ring()).collect();
+        let last = masks.len() - 1;
         let gamma = deal(party, 1, "gamma", n, |device| {
-            let [x, y] = [first, last].map(|(mask, bits)| high(device, mask, bits));
+            let [x, y] = [0, last].map(|i| high(device, masks[i], self.bits[i]));
             Ok(device.products(&[(W::ONE, &x?, &y?)], &[])?)
         })?;
-        // −t·R of the other factor; −2·t·R of a square.
-        let times = if self.factors() == 1 { W::ONE.add(W::ONE).neg() } else { W::ONE.neg() };
-        let mut dealt = vec![];
-        for (i, &(mask, bits)) in masks.iter().enumerate().filter(|(_, (_, bits))| *bits > 0) {
-            let (other, of_other) = masks[masks.len() - 1 - i];
-            let parts = party.scope(&format!("factor{i}"), |party| {
-                let parts = DealtParts::deal(party, 0, bits, self.shape, mask)?;
-                let carries = deal_low(party, 1, "carries", n, bits, |device| {
-                    let top = device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?;
-                    Ok(device.products(&[(times, &top, &high(device, other, of_other)?)], &[])?)
-                })?;
-                Ok::<_, Error>(parts.zip(carries))
-            })?;
-            dealt.push((i, parts));
-        }
-        let mut dealt = dealt.into_iter().peekable();
-        let mut of = |i: usize| dealt.next_if(|(at, _)| *at == i).and_then(|(_, parts)| parts);
-        let (first, second) = (of(0), of(1));
+        let first = self.deal_factor(party, &masks, 0)?;
+        let second = self.deal_factor(party, &masks, 1)?;
         Ok(gamma.map(|gamma| DealtProduct { first, second, gamma }))
     }
 
