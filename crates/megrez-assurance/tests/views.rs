@@ -188,7 +188,7 @@ fn missing_protections_are_noticed() {
     let cases = all_cases();
     let limits = Limits { block: 1 << 16, ..QUICK };
     let same = |draw: &str| Kind::SameAs(draw.into());
-    let table: [(&str, &str, &str, &str, Kind); 24] = [
+    let table: [(&str, &str, &str, &str, Kind); 25] = [
         ("mizar", "NonNegative", "3 bits", "op: zero-share of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: multiplier of P0 and P1", Kind::Zero),
         ("mizar", "NonNegative", "3 bits", "op: flip of P0 and P1", Kind::Zero),
@@ -198,10 +198,11 @@ fn missing_protections_are_noticed() {
             "mizar",
             "Truncate",
             "one bit",
-            "op: mask of P1 and P2",
+            "op: carry of P1 and P2",
             same("Offline input/x: input of P1 and P2"),
         ),
-        ("mizar", "Truncate", "one bit", "op: high of P1 and P2", Kind::Zero),
+        ("mizar", "Truncate", "one bit", "op: carry of P0 and P2", Kind::Zero),
+        ("mizar", "Truncate", "one bit", "op: mask of P1 and P2", Kind::Zero),
         ("mizar", "Mul", "x·y", "op: mask of P0 and P2", Kind::Zero),
         ("mizar", "Lookup", "2 segments of degree 1", "op: mask of P0 and P2", Kind::Zero),
         ("mizar", "Lookup", "2 segments of degree 1", "op: table of P0 and P2", Kind::Zero),

@@ -159,6 +159,10 @@ impl Bench {
         })?;
         let t = Truncation { bits: 16, high: &x[0], top: &x[1] };
         self.line(&what("open_truncated"), 5 * size, values, || d.open_truncated(1, &x[2], &t, &x[3]))?;
+        self.line(&what("truncation_carry"), 4 * size, values, || d.truncation_carry(&x[2], &x[1], &x[3]))?;
+        self.line(&what("close_truncated"), 4 * size, values, || {
+            d.close_truncated(&x[2], 16, [&x[0], &x[1]])
+        })?;
         for truncate in [false, true] {
             let s = Selected {
                 masked: &x[0],

@@ -188,6 +188,34 @@ KERNEL open_truncated(u32 j, u32 f, const Vec* masked, const Vec* high, const Ve
 }
 EXPORT(open_truncated)
 
+// (1 − msb m')·[b] + [u]; the low f bits count, whatever f is.
+KERNEL truncation_carry(const Vec* masked, const Vec* top, const Vec* mask, Vec* out, u64 vectors) {
+    u64 i = thread_number();
+    if (i >= vectors) return;
+    Vec m = masked[i], t = top[i], u = mask[i], v;
+#pragma unroll
+    for (u32 l = 0; l < LANES; l++) {
+        W moved = (W)(m.at[l] + ((Wide)1 << (WORD - 2)));
+        v.at[l] = (W)(((Wide)1 - top_bit(moved)) * t.at[l] + u.at[l]);
+    }
+    out[i] = v;
+}
+EXPORT(truncation_carry)
+
+KERNEL close_truncated(u32 f, const Vec* masked, const Vec* a, const Vec* b, Vec* out, u64 vectors) {
+    u64 i = thread_number();
+    if (i >= vectors) return;
+    Vec m = masked[i], x = a[i], y = b[i], v;
+#pragma unroll
+    for (u32 l = 0; l < LANES; l++) {
+        Wide shifted, factor;
+        truncated(m.at[l], f, shifted, factor);
+        v.at[l] = (W)(shifted + (((Wide)x.at[l] + y.at[l]) << (WORD - f)));
+    }
+    out[i] = v;
+}
+EXPORT(close_truncated)
+
 struct Selected {
     const Vec* masked;
     const Vec* mask; // [r], or [R] with a truncation

@@ -47,6 +47,22 @@ impl OpenTruncated for Cuda {
             self.run(&Unit::ring(W::BITS), "open_truncated", vectors, args)
         })
     }
+
+    fn truncation_carry<W: Word>(&self, masked: &Buf<W>, top: &Buf<W>, mask: &Buf<W>) -> Result<Buf<W>> {
+        let vectors = vectors::<W>(masked.len());
+        self.made(masked.len(), |out| {
+            let args = args![masked.at(), top.at(), mask.at(), out, vectors as u64];
+            self.run(&Unit::ring(W::BITS), "truncation_carry", vectors, args)
+        })
+    }
+
+    fn close_truncated<W: Word>(&self, masked: &Buf<W>, f: u32, [a, b]: [&Buf<W>; 2]) -> Result<Buf<W>> {
+        let vectors = vectors::<W>(masked.len());
+        self.made(masked.len(), |out| {
+            let args = args![f, masked.at(), a.at(), b.at(), out, vectors as u64];
+            self.run(&Unit::ring(W::BITS), "close_truncated", vectors, args)
+        })
+    }
 }
 
 impl OpenSelected for Cuda {

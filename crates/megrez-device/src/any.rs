@@ -351,6 +351,26 @@ impl OpenTruncated for AnyDevice {
             Ok(wrap(d, d.open_truncated(j, own(d, masked)?, &t, own(d, output_mask)?)?))
         })
     }
+
+    fn truncation_carry<W: Word>(
+        &self,
+        masked: &AnyBuf<W>,
+        top: &AnyBuf<W>,
+        mask: &AnyBuf<W>,
+    ) -> Result<AnyBuf<W>> {
+        on!(self, d => {
+            Ok(wrap(d, d.truncation_carry(own(d, masked)?, own(d, top)?, own(d, mask)?)?))
+        })
+    }
+
+    fn close_truncated<W: Word>(
+        &self,
+        masked: &AnyBuf<W>,
+        f: u32,
+        [a, b]: [&AnyBuf<W>; 2],
+    ) -> Result<AnyBuf<W>> {
+        on!(self, d => Ok(wrap(d, d.close_truncated(own(d, masked)?, f, [own(d, a)?, own(d, b)?])?)))
+    }
 }
 
 impl OpenSelected for AnyDevice {

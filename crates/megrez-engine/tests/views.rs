@@ -314,37 +314,57 @@ pub fn opened_columns(j: usize, opened: &Opened) -> View {
 #[test]
 fn a_workers_view_of_truncation_is_independent_of_the_secret() {
     let f = 3;
+    let low = |x: u8| x & ((1 << f) - 1);
     let runs = [0u8, 0x3f, 0xc0, 0xff, 0x15].map(|x| {
         let run = execute(Op::Truncate { bits: f }, f, &[x]);
-        let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
+        let (m, r) = (run.masked_input(0), [run.input_mask(0, 0, N), run.input_mask(1, 0, N)]);
         let whole = zip(&r[0], &r[1], u8::wrapping_add);
-        let high = dealt(&run, 0, "op/high", 8, whole.iter().map(|r| r >> f));
         let top = dealt(&run, 1, "op/top", f, whole.iter().map(|r| r >> 7));
-        (x, run.masked_input(0), r, high, top, run.opened("op/truncated"))
+        let sent = [0, 1].map(|j| unpack(run.message(Online, j, 1 - j, "op/carry"), f, N));
+        // What is left of them without the carry are the masks that nobody but its worker and the
+        // dealer has; the carry counts where m + 2^6 has no top bit.
+        let carry = |j: usize| {
+            let counts = zip(&m, &top[j], |m, top| (1 - (m.wrapping_add(64) >> 7)) * top);
+            zip(&sent[j], &counts, move |sent, carry| low(sent.wrapping_sub(carry)))
+        };
+        let fresh = [carry(0), carry(1)];
+        // The result's mask: the high bits of r below the fresh ones.
+        let high = |i: usize| (whole[i] >> f).wrapping_add(fresh[0][i].wrapping_add(fresh[1][i]) << (8 - f));
+        let masks = dealt(&run, 0, "op/mask", 8, (0..N).map(high));
+        let opened = (0..N).map(|i| {
+            let shifted = m[i].wrapping_add(64);
+            (shifted >> f).wrapping_sub(1 << (6 - f)).wrapping_add(sent[0][i].wrapping_add(sent[1][i]) << (8 - f))
+        });
+        let y = opened.enumerate().map(|(i, m)| m.wrapping_sub(masks[0][i]).wrapping_sub(masks[1][i]) as i8);
+        let floor = x as i8 >> f;
+        assert!(y.into_iter().all(|y| y == floor || y == floor + 1 && low(x) != 0), "{x:#x}");
+        (x, m, r, masks, top, fresh, sent)
     });
     for j in 0..2 {
+        let view = |m: &Vec<u8>, r: &[Vec<u8>; 2], masks: &[Vec<u8>; 2], top: &[Vec<u8>; 2]| {
+            vec![
+                ("m", m.clone()),
+                ("r_j", r[j].clone()),
+                ("mask_j", masks[j].clone()),
+                ("top_j", top[j].clone()),
+            ]
+        };
         let views: Vec<_> = runs
             .iter()
-            .map(|(x, m, r, high, top, opened)| {
-                let mut view: View = vec![
-                    ("m", m.clone()),
-                    ("r_j", r[j].clone()),
-                    ("high_j", high[j].clone()),
-                    ("top_j", top[j].clone()),
-                ];
-                view.extend(opened_columns(j, opened));
+            .map(|(x, m, r, masks, top, fresh, sent)| {
+                let mut view: View = view(m, r, masks, top);
+                view.push(("fresh_j", fresh[j].clone()));
+                view.push(("other's carry", sent[1 - j].clone()));
                 (format!("x = {x:#x}"), view)
             })
             .collect();
         indistinguishable(&format!("worker {j}"), &views);
-        // The control: the output under the input's mask instead of a fresh one.
+        // The control: the carry under the input's mask instead of a fresh one.
         let reused = [0, 1].map(|i| {
-            let (_, _, r, _, _, opened) = &runs[i];
+            let (_, _, r, _, _, fresh, sent) = &runs[i];
             let mut view = views[i].1.clone();
-            for (fresh, used) in opened.masks.iter().zip(r) {
-                let bare = zip(&view[4].1, fresh, u8::wrapping_sub);
-                view[4].1 = zip(&bare, used, u8::wrapping_add);
-            }
+            let bare = zip(&sent[1 - j], &fresh[1 - j], u8::wrapping_sub);
+            view[5].1 = zip(&bare, &r[1 - j], |bare, r| low(bare.wrapping_add(r)));
             view
         });
         assert!(compare_views(&reused[0], &reused[1]).0 > 2.0 * MANY, "a mask used twice passes");

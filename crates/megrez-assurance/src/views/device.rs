@@ -240,6 +240,14 @@ impl OpenTruncated for Enumerating {
         let t = Truncation { bits: t.bits, high: t.high, top: t.top };
         Reference.open_truncated(j, masked, &t, output_mask)
     }
+
+    fn truncation_carry<W: Word>(&self, masked: &Buf<W>, top: &Buf<W>, mask: &Buf<W>) -> Result<Buf<W>> {
+        Reference.truncation_carry(masked, top, mask)
+    }
+
+    fn close_truncated<W: Word>(&self, masked: &Buf<W>, f: u32, carries: [&Buf<W>; 2]) -> Result<Buf<W>> {
+        Reference.close_truncated(masked, f, carries)
+    }
 }
 
 impl OpenSelected for Enumerating {

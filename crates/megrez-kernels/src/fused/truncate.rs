@@ -1,4 +1,4 @@
-//! The opening of a truncated value (MIZAR's truncation, corrected).
+//! The opening of a truncated value (MIZAR's truncation, corrected), whole or only what is not public of it.
 
 use crate::cpu::element::and;
 use crate::cpu::work::at_every_level;
@@ -15,7 +15,8 @@ pub struct Truncation<'a, W: Word, D: Memory> {
     pub top: &'a D::Buf<W>,
 }
 
-/// A masked value opens truncated.
+/// A masked value opens truncated. With m' = m + 2^(ℓ−2) what is public of it is (m'>>f) − 2^(ℓ−2−f),
+/// and [b] counts by 1 − msb m'.
 pub trait OpenTruncated: Memory {
     /// Worker `j`'s share of the masked truncated value:
     /// [j=0]·((m'>>f) − 2^(ℓ−2−f)) − [R] + (1−msb m')·2^(ℓ−f)·[b] + [r_y] with m' = m + 2^(ℓ−2).
@@ -31,6 +32,35 @@ pub trait OpenTruncated: Memory {
         let output_mask = host(output_mask)?;
         let share = |i: usize| truncated(j, masked[i], t.bits, high[i], top[i]).add(output_mask[i]);
         self.upload((0..masked.len()).map(share).collect())
+    }
+
+    /// A worker's share of what is not public of the masked truncated value, in Z_2^f:
+    /// (1−msb m')·[b] + [u]. Only the low f bits of `top`, `mask` and the result matter.
+    fn truncation_carry<W: Word>(
+        &self,
+        masked: &Self::Buf<W>,
+        top: &Self::Buf<W>,
+        mask: &Self::Buf<W>,
+    ) -> Result<Self::Buf<W>, DeviceError> {
+        let host = |x: &Self::Buf<W>| self.download(x.clone());
+        let (masked, top, mask) = (host(masked)?, host(top)?, host(mask)?);
+        // Of one bit: the top bit is in place for the factor, and the public part is not asked for.
+        let carry = |i: usize| public(masked[i], 1).1.shr(W::BITS - 1).mul(top[i]).add(mask[i]);
+        self.upload((0..masked.len()).map(carry).collect())
+    }
+
+    /// The masked truncated value from both workers' shares of its carry:
+    /// (m'>>f) − 2^(ℓ−2−f) + 2^(ℓ−f)·(q_0 + q_1).
+    fn close_truncated<W: Word>(
+        &self,
+        masked: &Self::Buf<W>,
+        f: u32,
+        carries: [&Self::Buf<W>; 2],
+    ) -> Result<Self::Buf<W>, DeviceError> {
+        let host = |x: &Self::Buf<W>| self.download(x.clone());
+        let (masked, a, b) = (host(masked)?, host(carries[0])?, host(carries[1])?);
+        let value = |i: usize| public(masked[i], f).0.add(a[i].add(b[i]).shl(W::BITS - f));
+        self.upload((0..masked.len()).map(value).collect())
     }
 }
 
@@ -68,6 +98,29 @@ impl OpenTruncated for Cpu {
             open(self.level, j, t.bits, operands, out);
         }))
     }
+
+    fn truncation_carry<W: Word>(
+        &self,
+        masked: &Self::Buf<W>,
+        top: &Self::Buf<W>,
+        mask: &Self::Buf<W>,
+    ) -> Result<Self::Buf<W>, DeviceError> {
+        Ok(self.build(masked.len(), |start, out| {
+            carry(self.level, [masked, top, mask].map(|x| &x[start..]), out);
+        }))
+    }
+
+    fn close_truncated<W: Word>(
+        &self,
+        masked: &Self::Buf<W>,
+        f: u32,
+        carries: [&Self::Buf<W>; 2],
+    ) -> Result<Self::Buf<W>, DeviceError> {
+        let [a, b] = carries;
+        Ok(self.build(masked.len(), |start, out| {
+            close(self.level, f, [masked, a, b].map(|x| &x[start..]), out);
+        }))
+    }
 }
 
 /// The public summand as in [`public`], and all ones where [b]·2^(ℓ−f) is to be added.
@@ -87,6 +140,30 @@ at_every_level! {
             let (public, carries) = public_and_carries(masked[i], f);
             let carry = and(top[i].shl(W::BITS - f), carries);
             out[i] = and(public, first).sub(high[i]).add(carry).add(output_mask[i]);
+        }
+    }
+}
+
+at_every_level! {
+    /// Operands are masked, top and mask.
+    fn carry<W: Word>(operands: [&[W]; 3], out: &mut [W]) {
+        let n = out.len();
+        let [masked, top, mask] = operands.map(|x| &x[..n]);
+        for i in 0..n {
+            let (_, carries) = public_and_carries(masked[i], 1);
+            out[i] = and(top[i], carries).add(mask[i]);
+        }
+    }
+}
+
+at_every_level! {
+    /// Operands are masked and both carries.
+    fn close<W: Word>(f: u32, operands: [&[W]; 3], out: &mut [W]) {
+        let n = out.len();
+        let [masked, a, b] = operands.map(|x| &x[..n]);
+        for i in 0..n {
+            let (public, _) = public_and_carries(masked[i], f);
+            out[i] = public.add(a[i].add(b[i]).shl(W::BITS - f));
         }
     }
 }

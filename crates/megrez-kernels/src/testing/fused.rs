@@ -23,11 +23,17 @@ impl<D: Device> Suite<D> {
     pub fn openings_of<W: Word>(&self, n: usize) {
         let x: Vec<Vec<W>> = (0..8).map(|_| self.words(n)).collect();
         let (choice, flip) = (self.bits(n), self.bits(n));
+        compare!(self, format!("truncation_carry ring {} n {n}", W::BITS), |d, up| {
+            d.truncation_carry(up!(&x[2]), up!(&x[1]), up!(&x[3]))
+        });
         for (j, f) in [0, 1].into_iter().flat_map(|j| [1, 3, W::BITS - 3].map(|f| (j, f))) {
             let what = format!("ring {} n {n} worker {j} f {f}", W::BITS);
             compare!(self, format!("open_truncated {what}"), |d, up| {
                 let t = Truncation { bits: f, high: up!(&x[0]), top: up!(&x[1]) };
                 d.open_truncated(j, up!(&x[2]), &t, up!(&x[3]))
+            });
+            compare!(self, format!("close_truncated {what}"), |d, up| {
+                d.close_truncated(up!(&x[2]), f, [up!(&x[0]), up!(&x[1])])
             });
             for (flipped, truncated) in [(false, false), (true, false), (false, true), (true, true)] {
                 compare!(self, format!("open_selected {what} {flipped} {truncated}"), |d, up| {

@@ -9,20 +9,27 @@
 //! 2^(ℓ−2) < 2^(ℓ−1). The functionality is "floor plus the carry of the masks' low bits", e =
 //! [(m mod 2^f) < (r mod 2^f)]: it is a function of m and r, not an independent coin.
 //!
+//! All of y but the last summand is public up to R = r>>f, which has ℓ − f bits. So y gets the mask
+//!
+//!   r_y = R + u·2^(ℓ−f),   u uniform in Z_2^f,
+//!
+//! and m_y = y + r_y = (m'>>f) − 2^(ℓ−2−f) + ((1−μ)·msb(r) + u)·2^(ℓ−f): only the f bits in brackets
+//! are opened, under u. The dealer deals r_y, of which worker 1 draws its share, and msb(r).
+//!
 //! phase     rounds  bits per element   from → to
 //! offline   1       ℓ and f            dealer → worker 0, dealer → worker 1
-//! online    1       2ℓ                 worker ↔ worker
+//! online    1       2f                 worker ↔ worker
 //!
-//! Workers see the uniform m_y = y + r_y, r_y fresh; worker 0 also a uniform share of r>>f,
-//! worker 1 of msb(r).
+//! Workers see each other's f bits, each under the u_j that only the sender and the dealer hold;
+//! worker 0 also a uniform share of r_y, worker 1 of msb(r). Where r is known online only, so is r_y.
 //!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
-use crate::mss::{DEALER, Data, DealtShare, Masks, RingMask, Role, deal, deal_low, open};
+use crate::mss::{DEALER, Data, DealtShare, Masks, RingMask, Role, deal, deal_low, deal_mask};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported};
 use megrez_kernels::{Device, Truncation};
-use megrez_plan::Op;
+use megrez_plan::{Op, Value};
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
 
@@ -82,9 +89,16 @@ pub struct Truncate<'a> {
     shape: &'a Shape,
 }
 
+/// A worker's shares of msb(r) and of u; the low f bits of both count.
+pub struct DealtCarry<W: Word, D: Device> {
+    top: DealtShare<W, D>,
+    mask: DealtShare<W, D>,
+}
+encode_struct!(DealtCarry[W, D] => top, mask);
+
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
     /// Nothing at the dealer.
-    type Material = Option<DealtParts<W, D>>;
+    type Material = Option<DealtCarry<W, D>>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         let Op::Truncate { bits } = *call.op else { return None };
@@ -93,7 +107,33 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let n = self.shape.elements();
-        Ok(deal_cost(W::BITS, self.f, n).online_swap(1, 0, 1, n, Unit::Bits(W::BITS)))
+        Ok(deal_cost(W::BITS, self.f, n).online_swap(1, 0, 1, n, Unit::Bits(self.f)))
+    }
+
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        deferred_inputs
+    }
+
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        _: &Value,
+        inputs: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        let &[Some(mask)] = inputs else { return Ok(None) };
+        let n = self.shape.elements();
+        let carries = match Role::of(party) {
+            Role::Dealer => Some([party.stream(0, "carry")?, party.stream(1, "carry")?]),
+            Role::Worker(_) => None,
+        };
+        let made = deal_mask(party, 0, "mask", self.shape, |device| {
+            let high = device.shift_right(&mask.ring().total(device)?.buf, self.f)?;
+            let carries = carries.expect("only the dealer makes a mask");
+            let [a, b] = carries.map(|stream| device.random(&stream, n));
+            let place = W::ONE.shl(W::BITS - self.f);
+            Ok(device.combine(&[(W::ONE, &high), (place, &a?), (place, &b?)], W::ZERO, n)?)
+        })?;
+        Ok(Some(Masks::Ring(made)))
     }
 
     fn offline(
@@ -102,21 +142,29 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
         inputs: &[&Masks<W, D>],
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
-        DealtParts::deal(party, 0, self.f, self.shape, inputs[0].ring())
+        let top = deal_low(party, 1, "top", self.shape.elements(), self.f, |device| {
+            Ok(device.shift_right(&inputs[0].ring().total(device)?.buf, W::BITS - 1)?)
+        })?;
+        let Some(top) = top else { return Ok(None) };
+        Ok(Some(DealtCarry { top, mask: DealtShare::Stream(party.stream_key(DEALER, "carry")?) }))
     }
 
     fn online(
         &self,
         party: &mut Party<D>,
         operands: Operands<'_, Mizar<W, D>>,
-        parts: Self::Material,
+        dealt: Self::Material,
     ) -> Result<Made<Mizar<W, D>>, Error> {
-        let (Role::Worker(j), Some(parts)) = (Role::of(party), parts) else { return Ok((Data::None, None)) };
+        let (Role::Worker(j), Some(dealt)) = (Role::of(party), dealt) else { return Ok((Data::None, None)) };
         let (m, _) = operands.ring(0);
-        let ry = operands.fresh().share();
-        let parts = parts.parts(party.device(), self.f, m.elements())?;
-        let share = party.device().open_truncated(j, &m.buf, &parts.truncation(self.f), &ry.buf)?;
-        let my = open(party, j, "truncated", m.elements(), share)?;
+        let (n, f, device) = (m.elements(), self.f, party.device());
+        let (top, mask) = (dealt.top.low(device, f, n)?, dealt.mask.low(device, f, n)?);
+        let own = device.truncation_carry(&m.buf, &top, &mask)?;
+        let packed = device.pack_low(&own, f)?;
+        party.send_bits(1 - j, "carry", packed, n * f as usize)?;
+        let other = party.recv_bits(1 - j, "carry", n * f as usize)?;
+        let other = party.device().unpack_low(&other, f, n)?;
+        let my = party.device().close_truncated(&m.buf, f, [&own, &other])?;
         Ok((Data::of_ring(self.shape, Some(my)), None))
     }
 }

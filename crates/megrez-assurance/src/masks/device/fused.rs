@@ -151,6 +151,27 @@ impl OpenTruncated for Symbolic {
         let terms = [(1, &rest), (u64::MAX, &high), (1, &mask)];
         made(Rows::sum(Unit::Word, &terms, n, mask_of(W::BITS)))
     }
+
+    fn truncation_carry<W: Word>(
+        &self,
+        masked: &Symbols<W>,
+        top: &Symbols<W>,
+        mask: &Symbols<W>,
+    ) -> Result<Symbols<W>> {
+        let n = masked.rows.len();
+        let (rest, mask) = (self.rest(Unit::Word, &[&masked.rows, &top.rows], n), self.words(mask, n));
+        made(Rows::sum(Unit::Word, &[(1, &rest), (1, &mask)], n, mask_of(W::BITS)))
+    }
+
+    fn close_truncated<W: Word>(
+        &self,
+        masked: &Symbols<W>,
+        _: u32,
+        carries: [&Symbols<W>; 2],
+    ) -> Result<Symbols<W>> {
+        let [a, b] = carries;
+        made(self.rest(Unit::Word, &[&masked.rows, &a.rows, &b.rows], masked.rows.len()))
+    }
 }
 
 impl OpenSelected for Symbolic {

@@ -38,6 +38,23 @@ impl Table {
             move |p, v, _| Ok(vec![p.step("op", truncate(), v)?, p.step("again", truncate(), v)?]),
         );
         twice.frac = 1;
+        // Under `mizar` the result's mask is made of the value's, so both are read by one product.
+        let beside = self.add(
+            "Truncate",
+            "beside what it is of",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| vec![rounded(s[0]), Expected::OneOf { x: s[0], words: vec![s[0] & 1] }],
+            move |p, v, _| {
+                let y = p.step("op", truncate(), v)?;
+                let x = p.step("x", Op::Rescale { frac: 0 }, v)?;
+                let rest = Op::Combine { coefficients: vec![1, -2], constant: 0 };
+                let rest = p.step("rest", rest, &[x, y])?;
+                Ok(vec![y, p.step("square", Op::Mul, &[rest, rest])?])
+            },
+        );
+        beside.frac = 1;
         // Products of what is truncated: of both neighbours each, a square of one.
         let near =
             |x: i64, bits: u32| if bits == 0 { vec![x] } else { vec![x >> 1, (x >> 1) + x % 2 * x % 2] };

@@ -227,6 +227,35 @@ pub(crate) fn deal<W: Word, D: Device>(
     }
 }
 
+/// A mask that the dealer makes of what it knows: worker `1 − to` draws its share, worker `to` is
+/// sent the rest. ℓ bits per element, one round.
+pub(crate) fn deal_mask<W: Word, D: Device>(
+    party: &mut Party<D>,
+    to: usize,
+    label: &str,
+    shape: &Shape,
+    mask: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+) -> Result<RingMask<W, D>, Error> {
+    let n = shape.elements();
+    let tensor = |words| Tensor::new(shape.clone(), words);
+    match Role::of(party) {
+        Role::Dealer => {
+            let stream = party.stream(1 - to, label)?;
+            let (device, mask) = (party.device(), mask(party.device())?);
+            let drawn = device.random(&stream, n)?;
+            let sent = device.combine(&[(W::ONE, &mask), (W::ONE.neg(), &drawn)], W::ZERO, n)?;
+            party.send_ring(to, label, sent.clone())?;
+            let shares = if to == 0 { [sent, drawn] } else { [drawn, sent] };
+            Ok(Mask::Dealer(shares.map(tensor)))
+        }
+        Role::Worker(j) if j == to => Ok(Mask::Worker(tensor(party.recv_ring(DEALER, label, n)?))),
+        Role::Worker(_) => {
+            let stream = party.stream(DEALER, label)?;
+            Ok(Mask::Worker(tensor(party.device().random(&stream, n)?)))
+        }
+    }
+}
+
 /// As [`deal`], for shares that are used at once.
 pub(crate) fn deal_words<W: Word, D: Device>(
     party: &mut Party<D>,
