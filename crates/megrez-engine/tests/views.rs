@@ -333,7 +333,9 @@ fn a_workers_view_of_truncation_is_independent_of_the_secret() {
         let masks = dealt(&run, 0, "op/mask", 8, (0..N).map(high));
         let opened = (0..N).map(|i| {
             let shifted = m[i].wrapping_add(64);
-            (shifted >> f).wrapping_sub(1 << (6 - f)).wrapping_add(sent[0][i].wrapping_add(sent[1][i]) << (8 - f))
+            (shifted >> f)
+                .wrapping_sub(1 << (6 - f))
+                .wrapping_add(sent[0][i].wrapping_add(sent[1][i]) << (8 - f))
         });
         let y = opened.enumerate().map(|(i, m)| m.wrapping_sub(masks[0][i]).wrapping_sub(masks[1][i]) as i8);
         let floor = x as i8 >> f;

@@ -14,6 +14,11 @@ use std::collections::HashMap;
 
 /// A convolution, a pool, and a dense layer.
 pub(crate) fn small(batch: usize) -> Graph {
+    with_pool(batch, [2, 2], [2, 2], 0)
+}
+
+/// The same with another pool: kernel, strides, and padding on all sides, of an image of 4×4.
+fn with_pool(batch: usize, kernel: [i64; 2], strides: [i64; 2], pad: i64) -> Graph {
     let mut g = Graph::new("small");
     let half = |shape: &[usize], seed: u64| {
         let mut tensor = noise(shape.to_vec(), seed);
@@ -25,10 +30,12 @@ pub(crate) fn small(batch: usize) -> Graph {
     let b = g.constant("conv.bias", half(&[3], 2));
     let y = g.add("conv", "Conv", &[x, w, b], Attributes::none()).unwrap();
     let y = g.add("relu", "Relu", &[y], Attributes::none()).unwrap();
-    let pool = Attributes::none().with("kernel_shape", [2, 2]).with("strides", [2, 2]);
+    let pool =
+        Attributes::none().with("kernel_shape", kernel).with("strides", strides).with("pads", [pad; 4]);
     let y = g.add("pool", "MaxPool", &[y], pool).unwrap();
     let y = g.add("flat", "Flatten", &[y], Attributes::none()).unwrap();
-    let w = g.constant("fc.weight", half(&[4, 12], 3));
+    let features = g.shape(y).dims()[1];
+    let w = g.constant("fc.weight", half(&[4, features], 3));
     let b = g.constant("fc.bias", half(&[4], 4));
     let y = g.add("fc", "Gemm", &[y, w, b], Attributes::none().with("transB", 1)).unwrap();
     g.output("logits", y);
@@ -164,6 +171,37 @@ fn a_step_on_shares_is_the_step_in_the_clear() {
             assert!((loss - want_loss).abs() < 2e-3, "{protocol}: {loss} instead of {want_loss}");
         }
     }
+}
+
+/// The gradient of a pool goes to who has won, whatever its windows are, and takes one round.
+#[test]
+fn the_gradient_of_any_pool_is_that_in_the_clear() {
+    let batch = [noise([4, 1, 6, 6], 9), one_hot(&[0, 3, 1, 2], 4)];
+    let rounds = [
+        ([2, 2], [2, 2], 0),
+        ([4, 4], [4, 4], 0),
+        ([4, 3], [4, 1], 0),
+        // Rows that several windows see, and rows that none does.
+        ([3, 3], [1, 2], 1),
+        ([2, 2], [3, 3], 0),
+    ]
+    .map(|(kernel, strides, pad)| {
+        let graph = with_pool(4, kernel, strides, pad);
+        let optimiser = Optimiser::sgd("2^-2".parse().unwrap());
+        let step = differentiate(&graph, Loss::MeanSquares, &Trained::All, optimiser).unwrap();
+        let state = start(&step);
+        let (want, _) = clear(&step, &batch, &state);
+        let [_, rounds] = ["clear", "mizar"].map(|protocol| {
+            let plan = lay_out(&step, protocol, &[inputs(&batch, &state)]);
+            let (after, _, [_, (_, rounds)]) = on_shares(protocol, &step, &plan, &batch, &state);
+            let error = largest_difference(&after, &want);
+            assert!(error < 3e-4, "{protocol}, {kernel:?} by {strides:?}: weights are off by {error}");
+            rounds
+        });
+        rounds
+    });
+    // Two levels more, of three rounds each, are rounds of the forward pass alone.
+    assert_eq!(rounds[1], rounds[0] + 6, "{rounds:?}");
 }
 
 /// Less is sent there, and the gradient of the loss has fewer bits.

@@ -139,15 +139,6 @@ impl MaxPool {
         }
         Ok(values.remove(0))
     }
-
-    /// The rows that some window sees: what no window sees is not compared.
-    fn seen(axis: &Axis, size: usize) -> Vec<usize> {
-        let mut seen = vec![false; size];
-        for o in 0..axis.windows {
-            axis.taps(o).for_each(|i| seen[i] = true);
-        }
-        (0..size).filter(|&i| seen[i]).collect()
-    }
 }
 
 impl Layer for MaxPool {
@@ -182,8 +173,7 @@ impl Layer for MaxPool {
         if cx.pool() == PoolForm::AllPairs && !cx.leaves() {
             return self.all_pairs(cx, x);
         }
-        let height = cx.shape(x).dims()[2];
-        let seen = Self::seen(&self.rows, height);
+        let seen = self.rows.seen();
         let mut level = 0;
         let x = cx.pick("max/rows", x, 2, &seen)?;
         let [rows, columns] = [&self.rows, &self.columns];

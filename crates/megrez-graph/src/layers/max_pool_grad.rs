@@ -1,10 +1,12 @@
 //! The gradient of MaxPool: each window's gradient goes to the element that has won its tournament,
 //! by the bits that the pool has left: nothing is compared. Level by level, last one first: the
-//! winner's side gets bit · δ, the other side δ − bit · δ, so exactly one element of a window gets
+//! winner's side gets bit · δ, the other side what is left, so exactly one element of a window gets
 //! the gradient, also among equals. Windows that overlap add up.
 //!
-//! One selection a level, of as many elements as the pool has compared: ⌈log₂ kh⌉ + ⌈log₂ kw⌉
-//! rounds under protocols that select in one.
+//! A selection for every comparison of the pool, all in one round: the bits of a level are joined
+//! to those by which its window's gradient has come there, which waits for no gradient and runs in
+//! the forward pass. Where windows overlap from row to row their gradients are added up between the
+//! two axes, and it is two rounds.
 
 use super::call::{Call, image};
 use super::window::{Axis, windows};
@@ -52,45 +54,96 @@ fn winner(mut taps: Vec<(f32, usize)>) -> (f32, usize) {
     taps[0]
 }
 
+/// The gradients of taps as they stand along one axis: those of their windows, where the window's
+/// gradient has gone that way.
+struct Gone {
+    /// The gradient of each tap's window.
+    of_window: Secret,
+    /// Whether the tap has it; every tap has if there are no bits.
+    bits: Option<Secret>,
+    /// What the tap has.
+    gone: Secret,
+}
+
+impl Gone {
+    fn all(delta: &Secret) -> Self {
+        Gone { of_window: delta.clone(), bits: None, gone: delta.clone() }
+    }
+
+    /// Each of the three, rearranged along `dimension`.
+    fn pick(&self, cx: &mut Lowering, name: &str, dimension: usize, from: &[usize]) -> Result<Self, Refusal> {
+        let bits = self.bits.as_ref().map(|bits| cx.pick_bits(name, bits, dimension, from)).transpose()?;
+        let of_window = cx.pick(name, &self.of_window, dimension, from)?;
+        Ok(Gone { of_window, bits, gone: cx.pick(name, &self.gone, dimension, from)? })
+    }
+}
+
+/// Where the gradient at each place of an axis comes from: tap k of window o stands at k · windows
+/// + o.
+fn sources(axis: &Axis) -> Vec<Vec<usize>> {
+    let mut sources = vec![vec![]; axis.size()];
+    for k in 0..axis.kernel {
+        (0..axis.windows).for_each(|o| sources[axis.nearest_tap(o, k)].push(k * axis.windows + o));
+    }
+    sources
+}
+
+/// The levels of one axis: the bits of each, the number of the first, and whether no other axis
+/// comes after it.
+struct Levels<'a> {
+    bits: &'a [Secret],
+    first: usize,
+    last: bool,
+}
+
 impl MaxPoolGrad {
-    /// From the gradient of the maxima along one axis to that of what was compared; `bits` are
-    /// those of its levels.
+    /// From the gradient of the maxima along one axis to that of the taps that were compared, by
+    /// the bits of `levels`. Where the taps' gradients are not split further, they are as all.
     fn along(
         cx: &mut Lowering,
-        delta: &Secret,
+        mut delta: Gone,
         dimension: usize,
         axis: &Axis,
-        bits: &[Secret],
-        level: &mut usize,
-    ) -> Result<Secret, Refusal> {
-        let mut delta = delta.clone();
+        levels: &Levels,
+    ) -> Result<Gone, Refusal> {
         // The taps before each level.
         let mut taps = vec![axis.kernel];
         while taps[taps.len() - 1] > 1 {
             taps.push(taps[taps.len() - 1].div_ceil(2));
         }
-        for (bit, &taps) in bits.iter().zip(&taps).rev() {
-            *level -= 1;
-            let name = |part: &str| format!("max/{level}/{part}");
+        for (level, (bit, &taps)) in levels.bits.iter().zip(&taps).enumerate().rev() {
+            let name = |part: &str| format!("max/{}/{part}", levels.first + level);
             let (won, all) = (taps / 2 * axis.windows, taps.div_ceil(2) * axis.windows);
-            let place = |cx: &mut Lowering, part: &str, from: usize, to: usize| {
-                cx.pick(&name(part), &delta, dimension, &(from..to).collect::<Vec<_>>())
+            let place = |from: usize, to: usize| (from..to).collect::<Vec<_>>();
+            let larger = delta.pick(cx, &name("larger"), dimension, &place(0, won))?;
+            let [lost, won_by] =
+                cx.split([&name("right-bit"), &name("left-bit")], larger.bits.as_ref(), bit)?;
+            let left = cx.select(&name("left"), &won_by, &larger.of_window)?;
+            let right = cx.combine(&name("right"), &[(1, &larger.gone), (-1, &left)], 0)?;
+            let right = right.within(larger.gone.range.merged().with_zero());
+            let odd = match all > won {
+                true => Some(delta.pick(cx, &name("odd"), dimension, &place(won, all))?),
+                false => None,
             };
-            let larger = place(cx, "larger", 0, won)?;
-            let left = cx.select(&name("left"), bit, &larger)?;
-            let right = cx.combine(&name("right"), &[(1, &larger), (-1, &left)], 0)?;
-            let right = right.within(larger.range.merged().with_zero());
-            let mut parts = vec![left, right];
-            if all > won {
-                parts.push(place(cx, "odd", won, all)?);
-            }
-            delta = cx.concat(&name("taps"), &parts.iter().collect::<Vec<_>>(), dimension)?;
+            let joined = |cx: &mut Lowering, part: &str, both: [&Secret; 2], odd: Option<&Secret>| {
+                let parts: Vec<&Secret> = both.into_iter().chain(odd).collect();
+                cx.concat(&name(part), &parts, dimension)
+            };
+            let gone = joined(cx, "taps", [&left, &right], odd.as_ref().map(|odd| &odd.gone))?;
+            delta = if level == 0 && levels.last {
+                Gone::all(&gone)
+            } else {
+                let of_odd = odd.as_ref().map(|odd| &odd.of_window);
+                let of_window = joined(cx, "of", [&larger.of_window; 2], of_odd)?;
+                // A tap that is left over has bits: at the first level that comes here two are
+                // compared.
+                let of_odd = odd.as_ref().and_then(|odd| odd.bits.as_ref());
+                let parts: Vec<&Secret> = [&won_by, &lost].into_iter().chain(of_odd).collect();
+                let bits = Some(cx.concat_bits(&name("bits"), &parts, dimension)?);
+                Gone { of_window, bits, gone }
+            };
         }
-        let mut sources = vec![vec![]; axis.size()];
-        for k in 0..axis.kernel {
-            (0..axis.windows).for_each(|o| sources[axis.nearest_tap(o, k)].push(k * axis.windows + o));
-        }
-        cx.spread(&format!("max/{level}"), &delta, dimension, &sources)
+        Ok(delta)
     }
 }
 
@@ -128,10 +181,25 @@ impl Layer for MaxPoolGrad {
         if bits.len() != across + down {
             return refuse("the pool has left no bits", "");
         }
-        let mut level = bits.len();
-        let delta = inputs[2].secret()?;
-        let delta = Self::along(cx, delta, 2, &self.rows, &bits[across..], &mut level)?;
-        Self::along(cx, &delta, 3, &self.columns, &bits[..across], &mut level)
+        // The pool has compared columns of the rows that some window sees.
+        let (all, seen) = (sources(&self.rows), self.rows.seen());
+        let rows: Vec<Vec<usize>> = seen.iter().map(|&i| all[i].clone()).collect();
+        // Where no row is added to another, what has gone to it is still its window's.
+        let each = rows.iter().map(|of| <[usize; 1]>::try_from(&of[..]).ok()).collect::<Option<Vec<_>>>();
+        let of_rows = Levels { bits: &bits[across..], first: across, last: across == 0 || each.is_none() };
+        let of_columns = Levels { bits: &bits[..across], first: 0, last: true };
+        let delta = Self::along(cx, Gone::all(inputs[2].secret()?), 2, &self.rows, &of_rows)?;
+        let delta = match each {
+            Some(rows) => delta.pick(cx, "max/rows", 2, rows.as_flattened())?,
+            None => Gone::all(&cx.spread("max/rows", &delta.gone, 2, &rows)?),
+        };
+        let delta = Self::along(cx, delta, 3, &self.columns, &of_columns)?;
+        let delta = cx.spread("max/columns", &delta.gone, 3, &sources(&self.columns))?;
+        if seen.len() == all.len() {
+            return Ok(delta);
+        }
+        let place = |i: usize| seen.binary_search(&i).into_iter().collect();
+        cx.spread("max/unseen", &delta, 2, &(0..all.len()).map(place).collect::<Vec<_>>())
     }
 
     fn beside(&self) -> Option<usize> {

@@ -65,6 +65,13 @@ impl Axis {
         self.inside(o).map(move |k| o * self.stride + k * self.dilation - self.pad[0])
     }
 
+    /// The places that some window sees: of the others a maximum knows nothing.
+    pub(super) fn seen(&self) -> Vec<usize> {
+        let mut seen = vec![false; self.size];
+        (0..self.windows).for_each(|o| self.taps(o).for_each(|i| seen[i] = true));
+        (0..self.size).filter(|&i| seen[i]).collect()
+    }
+
     /// The position of tap `k` of window `o`; of the nearest tap of the same window if that one is
     /// padding. A maximum does not mind a tap that occurs twice.
     pub(super) fn nearest_tap(&self, o: usize, k: usize) -> usize {

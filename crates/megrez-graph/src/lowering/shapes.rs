@@ -135,6 +135,46 @@ impl Lowering<'_> {
         self.emit(name, Op::Concat { axis }, &ids, range)
     }
 
+    /// [`Self::pick`] of bits, which protocols rearrange along the first dimension and by views.
+    pub fn pick_bits(
+        &mut self,
+        name: &str,
+        bits: &Secret,
+        axis: usize,
+        indices: &[usize],
+    ) -> Result<Secret, Refusal> {
+        let step = |w: &[usize]| w[1] as isize - w[0] as isize;
+        if indices.windows(3).all(|w| step(&w[..2]) == step(&w[1..])) {
+            return self.pick(name, bits, axis, indices);
+        }
+        let moved = self.first(name, bits, axis)?;
+        let picked = self.pick(name, &moved, 0, indices)?;
+        self.first_to(name, &picked, axis)
+    }
+
+    /// [`Self::concat`] of bits.
+    pub fn concat_bits(&mut self, name: &str, parts: &[&Secret], axis: usize) -> Result<Secret, Refusal> {
+        let moved = parts.iter().map(|part| self.first(name, part, axis)).collect::<Result<Vec<_>, _>>()?;
+        let all = self.concat(name, &moved.iter().collect::<Vec<_>>(), 0)?;
+        self.first_to(name, &all, axis)
+    }
+
+    /// A dimension before all others.
+    fn first(&mut self, name: &str, x: &Secret, axis: usize) -> Result<Secret, Refusal> {
+        let shape = self.shape(x).clone();
+        let others = (0..shape.rank()).filter(|&d| d != axis);
+        let order: Vec<usize> = std::iter::once(axis).chain(others).collect();
+        self.view(name, x, View::transpose(&shape, &order))
+    }
+
+    /// The first dimension in another place: undoes [`Self::first`].
+    fn first_to(&mut self, name: &str, x: &Secret, axis: usize) -> Result<Secret, Refusal> {
+        let shape = self.shape(x).clone();
+        let mut order: Vec<usize> = (1..shape.rank()).collect();
+        order.insert(axis, 0);
+        self.view(name, x, View::transpose(&shape, &order))
+    }
+
     /// Zeros around a value.
     pub fn pad(
         &mut self,

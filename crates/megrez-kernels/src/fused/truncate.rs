@@ -1,4 +1,5 @@
-//! The opening of a truncated value (MIZAR's truncation, corrected), whole or only what is not public of it.
+//! The opening of a truncated value (MIZAR's truncation, corrected), whole or only what is not
+//! public of it.
 
 use crate::cpu::element::and;
 use crate::cpu::work::at_every_level;
@@ -15,8 +16,8 @@ pub struct Truncation<'a, W: Word, D: Memory> {
     pub top: &'a D::Buf<W>,
 }
 
-/// A masked value opens truncated. With m' = m + 2^(ℓ−2) what is public of it is (m'>>f) − 2^(ℓ−2−f),
-/// and [b] counts by 1 − msb m'.
+/// A masked value opens truncated. With m' = m + 2^(ℓ−2) what is public of it is (m'>>f) −
+/// 2^(ℓ−2−f), and [b] counts by 1 − msb m'.
 pub trait OpenTruncated: Memory {
     /// Worker `j`'s share of the masked truncated value:
     /// [j=0]·((m'>>f) − 2^(ℓ−2−f)) − [R] + (1−msb m')·2^(ℓ−f)·[b] + [r_y] with m' = m + 2^(ℓ−2).

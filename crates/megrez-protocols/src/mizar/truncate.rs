@@ -13,15 +13,17 @@
 //!
 //!   r_y = R + u·2^(ℓ−f),   u uniform in Z_2^f,
 //!
-//! and m_y = y + r_y = (m'>>f) − 2^(ℓ−2−f) + ((1−μ)·msb(r) + u)·2^(ℓ−f): only the f bits in brackets
-//! are opened, under u. The dealer deals r_y, of which worker 1 draws its share, and msb(r).
+//! and m_y = y + r_y = (m'>>f) − 2^(ℓ−2−f) + ((1−μ)·msb(r) + u)·2^(ℓ−f): only the f bits in
+//! brackets are opened, under u. The dealer deals r_y, of which worker 1 draws its share, and
+//! msb(r).
 //!
 //! phase     rounds  bits per element   from → to
 //! offline   1       ℓ and f            dealer → worker 0, dealer → worker 1
 //! online    1       2f                 worker ↔ worker
 //!
 //! Workers see each other's f bits, each under the u_j that only the sender and the dealer hold;
-//! worker 0 also a uniform share of r_y, worker 1 of msb(r). Where r is known online only, so is r_y.
+//! worker 0 also a uniform share of r_y, worker 1 of msb(r). Where r is known online only, so is
+//! r_y.
 //!
 //! Security: `docs/security/mizar.md`.
 
