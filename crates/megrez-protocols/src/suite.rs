@@ -166,7 +166,8 @@ pub trait Suite: Sharing {
     fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool;
 
     /// The output's masks, before the inputs exist. Masks of inputs that are deferred are `None`;
-    /// the result is `None` where [`Suite::deferred`] says so.
+    /// the result is `None` where [`Suite::deferred`] says so, and asked for again once they are
+    /// known. A step may send here: it counts as offline, or as online where it is asked then.
     fn masks(
         &self,
         party: &mut Party<Self::Device>,
@@ -222,7 +223,8 @@ pub trait Step<'a, S: Sharing>: Sized {
         false
     }
 
-    /// The result's masks: those of [`Sharing::fresh`], unless they follow from the inputs'.
+    /// The result's masks: those of [`Sharing::fresh`], unless they follow from the inputs'. Before
+    /// [`Step::offline`], in the same phase; what is sent here is a part of what that costs.
     fn masks(
         &self,
         party: &mut Party<S::Device>,

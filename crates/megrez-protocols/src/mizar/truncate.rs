@@ -176,7 +176,26 @@ mod tests {
     use crate::mizar::Mizar;
     use crate::testing::World;
     use megrez_kernels::Reference;
-    use megrez_plan::Op;
+    use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
+
+    /// The masks of a ReLU in two rounds are known online, so that of what is truncated is, and what
+    /// reads it is dealt then: `World` holds both phases to the formulas.
+    #[test]
+    fn a_mask_that_is_known_late_is_truncated_late() {
+        let mut plan = Plan::new(16);
+        let x = plan.input("x", "owner", [4].into(), 3);
+        let relu = Relu { sign: SignBit::FULL, form: ReluForm::TwoRounds, truncate: 0 };
+        let y = plan.step("relu", Op::Relu(relu), &[x]).unwrap();
+        let y = plan.step("truncate", Op::Truncate { bits: 3 }, &[y]).unwrap();
+        let z = plan.step("square", Op::Mul, &[y, y]).unwrap();
+        plan.output("z", "owner", z);
+        for _ in 0..20 {
+            let world = World::new(Mizar::<u16, Reference>::default());
+            let z = world.run(&plan, &[&[0x1000, 24, 0xfff0, 12]]).remove(0);
+            assert_eq!(z[..3], [0x200 * 0x200 % 0x1_0000, 9, 0]);
+            assert!([1, 4].contains(&z[3]), "12 / 8 is neither 1 nor 2: {}", z[3]);
+        }
+    }
 
     #[test]
     fn every_value_in_range_is_rounded_to_a_neighbour() {
