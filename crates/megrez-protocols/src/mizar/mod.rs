@@ -63,7 +63,6 @@ suite_of_steps! { Mizar, refuse =>
     2 = BitLinear,
     3 = PublicProduct,
     4 = Product,
-    5 = Truncate,
     6 = Sign,
     7 = CompareMany,
     8 = Relu,
@@ -75,6 +74,8 @@ suite_of_steps! { Mizar, refuse =>
     14 = Winner,
     15 = Noise,
     16 = TruncatedProduct,
+    // 5 opened the whole word.
+    17 = Truncate,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {
