@@ -343,20 +343,17 @@ fn a_workers_view_of_truncation_is_independent_of_the_secret() {
         (x, m, r, masks, top, fresh, sent)
     });
     for j in 0..2 {
-        let view = |m: &Vec<u8>, r: &[Vec<u8>; 2], masks: &[Vec<u8>; 2], top: &[Vec<u8>; 2]| {
-            vec![
-                ("m", m.clone()),
-                ("r_j", r[j].clone()),
-                ("mask_j", masks[j].clone()),
-                ("top_j", top[j].clone()),
-            ]
-        };
         let views: Vec<_> = runs
             .iter()
             .map(|(x, m, r, masks, top, fresh, sent)| {
-                let mut view: View = view(m, r, masks, top);
-                view.push(("fresh_j", fresh[j].clone()));
-                view.push(("other's carry", sent[1 - j].clone()));
+                let view: View = vec![
+                    ("m", m.clone()),
+                    ("r_j", r[j].clone()),
+                    ("mask_j", masks[j].clone()),
+                    ("top_j", top[j].clone()),
+                    ("fresh_j", fresh[j].clone()),
+                    ("other's carry", sent[1 - j].clone()),
+                ];
                 (format!("x = {x:#x}"), view)
             })
             .collect();

@@ -45,8 +45,7 @@ pub trait OpenTruncated: Memory {
     ) -> Result<Self::Buf<W>, DeviceError> {
         let host = |x: &Self::Buf<W>| self.download(x.clone());
         let (masked, top, mask) = (host(masked)?, host(top)?, host(mask)?);
-        // Of one bit: the top bit is in place for the factor, and the public part is not asked for.
-        let carry = |i: usize| public(masked[i], 1).1.shr(W::BITS - 1).mul(top[i]).add(mask[i]);
+        let carry = |i: usize| W::from_u64(1 - moved(masked[i]).msb()).mul(top[i]).add(mask[i]);
         self.upload((0..masked.len()).map(carry).collect())
     }
 
@@ -65,10 +64,16 @@ pub trait OpenTruncated: Memory {
     }
 }
 
+/// m' = m + 2^(ℓ−2).
+#[inline(always)]
+fn moved<W: Word>(m: W) -> W {
+    m.add(W::ONE.shl(W::BITS - 2))
+}
+
 /// What is public of the truncation of m: (m'>>f) − 2^(ℓ−2−f), and the factor of [b], (1−msb
 /// m')·2^(ℓ−f).
 pub(super) fn public<W: Word>(m: W, f: u32) -> (W, W) {
-    let shifted = m.add(W::ONE.shl(W::BITS - 2));
+    let shifted = moved(m);
     let public = shifted.shr(f).sub(W::ONE.shl(W::BITS - 2 - f));
     (public, W::from_u64(1 - shifted.msb()).shl(W::BITS - f))
 }
@@ -127,7 +132,7 @@ impl OpenTruncated for Cpu {
 /// The public summand as in [`public`], and all ones where [b]·2^(ℓ−f) is to be added.
 #[inline(always)]
 pub(super) fn public_and_carries<W: Word>(m: W, f: u32) -> (W, W) {
-    let shifted = m.add(W::ONE.shl(W::BITS - 2));
+    let shifted = moved(m);
     (shifted.shr(f).sub(W::ONE.shl(W::BITS - 2 - f)), W::from_u64(shifted.msb().wrapping_sub(1)))
 }
 
@@ -151,7 +156,7 @@ at_every_level! {
         let n = out.len();
         let [masked, top, mask] = operands.map(|x| &x[..n]);
         for i in 0..n {
-            let (_, carries) = public_and_carries(masked[i], 1);
+            let carries = W::from_u64(moved(masked[i]).msb().wrapping_sub(1));
             out[i] = and(top[i], carries).add(mask[i]);
         }
     }

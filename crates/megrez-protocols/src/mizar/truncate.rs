@@ -62,9 +62,7 @@ impl<W: Word, D: Device> DealtParts<W, D> {
     ) -> Result<Option<Self>, Error> {
         let n = shape.elements();
         let high = deal(party, to, "high", n, |device| Ok(device.shift_right(&mask.total(device)?.buf, f)?))?;
-        let top = deal_low(party, 1, "top", n, f, |device| {
-            Ok(device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?)
-        })?;
+        let top = deal_top(party, f, n, mask)?;
         Ok(high.zip(top).map(|(high, top)| DealtParts { high, top }))
     }
 
@@ -80,7 +78,19 @@ impl<W: Word, D: Device> MaskParts<W, D> {
     }
 }
 
-/// What [`DealtParts::deal`] sends.
+/// The dealer deals the top bits of a mask to worker 1, to be multiplied by 2^(ℓ−f): f bits per
+/// element.
+fn deal_top<W: Word, D: Device>(
+    party: &mut Party<D>,
+    f: u32,
+    n: usize,
+    mask: &RingMask<W, D>,
+) -> Result<Option<DealtShare<W, D>>, Error> {
+    deal_low(party, 1, "top", n, f, |device| Ok(device.shift_right(&mask.total(device)?.buf, W::BITS - 1)?))
+}
+
+/// What [`DealtParts::deal`] sends, and what a truncation does, which deals the result's mask for
+/// r>>f.
 pub(crate) fn deal_cost(ring: u32, f: u32, n: usize) -> Cost {
     Cost::LOCAL.offline(DEALER, 0, n, Unit::Bits(ring)).offline(DEALER, 1, n, Unit::Bits(f))
 }
@@ -124,13 +134,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
     ) -> Result<Option<Masks<W, D>>, Error> {
         let &[Some(mask)] = inputs else { return Ok(None) };
         let n = self.shape.elements();
-        let carries = match Role::of(party) {
-            Role::Dealer => Some([party.stream(0, "carry")?, party.stream(1, "carry")?]),
-            Role::Worker(_) => None,
-        };
-        let made = deal_mask(party, 0, "mask", self.shape, |device| {
+        let made = deal_mask(party, 0, "mask", self.shape, |party| {
+            let carries = [party.stream(0, "carry")?, party.stream(1, "carry")?];
+            let device = party.device();
             let high = device.shift_right(&mask.ring().total(device)?.buf, self.f)?;
-            let carries = carries.expect("only the dealer makes a mask");
             let [a, b] = carries.map(|stream| device.random(&stream, n));
             let place = W::ONE.shl(W::BITS - self.f);
             Ok(device.combine(&[(W::ONE, &high), (place, &a?), (place, &b?)], W::ZERO, n)?)
@@ -144,10 +151,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
         inputs: &[&Masks<W, D>],
         _: Option<&Masks<W, D>>,
     ) -> Result<Self::Material, Error> {
-        let top = deal_low(party, 1, "top", self.shape.elements(), self.f, |device| {
-            Ok(device.shift_right(&inputs[0].ring().total(device)?.buf, W::BITS - 1)?)
-        })?;
-        let Some(top) = top else { return Ok(None) };
+        let Some(top) = deal_top(party, self.f, self.shape.elements(), inputs[0].ring())? else {
+            return Ok(None);
+        };
         Ok(Some(DealtCarry { top, mask: DealtShare::Stream(party.stream_key(DEALER, "carry")?) }))
     }
 
@@ -178,8 +184,8 @@ mod tests {
     use megrez_kernels::Reference;
     use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit};
 
-    /// The masks of a ReLU in two rounds are known online, so that of what is truncated is, and what
-    /// reads it is dealt then: `World` holds both phases to the formulas.
+    /// The masks of a ReLU in two rounds are known online, so that of what is truncated is, and
+    /// what reads it is dealt then: `World` holds both phases to the formulas.
     #[test]
     fn a_mask_that_is_known_late_is_truncated_late() {
         let mut plan = Plan::new(16);

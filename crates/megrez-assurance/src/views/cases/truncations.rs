@@ -55,6 +55,40 @@ impl Table {
             },
         );
         beside.frac = 1;
+        let given = self.add(
+            "Truncate",
+            "given out with what it is of",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| vec![Expected::Word(s[0]), rounded(s[0])],
+            move |p, v, _| Ok(vec![v[0], p.step("op", truncate(), v)?]),
+        );
+        given.frac = 1;
+        // Doubled, padded and copied: what reads it opens y twice, and zeros under masks that are
+        // made of one another.
+        let copied = self.add(
+            "Truncate",
+            "doubled, padded and copied",
+            4,
+            &[1],
+            all(&small, 1),
+            move |s| {
+                let near = [s[0] >> 1, (s[0] + 1) >> 1];
+                let words = near.into_iter().map(|y| 2 * y * y).collect();
+                vec![Expected::Word(0), Expected::OneOf { x: s[0], words }]
+            },
+            move |p, v, n| {
+                let y = p.step("op", truncate(), v)?;
+                let doubled = Op::Combine { coefficients: vec![1, 1], constant: 0 };
+                let z = p.step("doubled", doubled, &[y, y])?;
+                let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+                let copies = View { shape: [2, n].into(), strides: vec![0, 1], offset: 0 };
+                let copies = p.step("copies", Op::View(copies), &[y])?;
+                Ok(vec![p.step("product", Op::Mul, &[z, copies])?])
+            },
+        );
+        copied.frac = 1;
         // Products of what is truncated: of both neighbours each, a square of one.
         let near =
             |x: i64, bits: u32| if bits == 0 { vec![x] } else { vec![x >> 1, (x >> 1) + x % 2 * x % 2] };

@@ -215,7 +215,7 @@ pub(crate) fn deal<W: Word, D: Device>(
 ) -> Result<Option<DealtShare<W, D>>, Error> {
     match Role::of(party) {
         Role::Dealer => {
-            let share = less_drawn(party, to, label, n, secret)?;
+            let [share, _] = apart(party, to, label, n, secret)?;
             party.send_ring(to, label, share)?;
             Ok(None)
         }
@@ -227,23 +227,21 @@ pub(crate) fn deal<W: Word, D: Device>(
     }
 }
 
-/// A mask that the dealer makes of what it knows: worker `1 − to` draws its share, worker `to` is
-/// sent the rest. ℓ bits per element, one round.
+/// A mask that the dealer makes of what it knows, dealt as [`deal`] does; all parties have their
+/// part at once.
 pub(crate) fn deal_mask<W: Word, D: Device>(
     party: &mut Party<D>,
     to: usize,
     label: &str,
     shape: &Shape,
-    mask: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+    mask: impl FnOnce(&mut Party<D>) -> Result<D::Buf<W>, Error>,
 ) -> Result<RingMask<W, D>, Error> {
     let n = shape.elements();
     let tensor = |words| Tensor::new(shape.clone(), words);
     match Role::of(party) {
         Role::Dealer => {
-            let stream = party.stream(1 - to, label)?;
-            let (device, mask) = (party.device(), mask(party.device())?);
-            let drawn = device.random(&stream, n)?;
-            let sent = device.combine(&[(W::ONE, &mask), (W::ONE.neg(), &drawn)], W::ZERO, n)?;
+            let mask = mask(party)?;
+            let [sent, drawn] = apart(party, to, label, n, |_| Ok(mask))?;
             party.send_ring(to, label, sent.clone())?;
             let shares = if to == 0 { [sent, drawn] } else { [drawn, sent] };
             Ok(Mask::Dealer(shares.map(tensor)))
@@ -268,18 +266,20 @@ pub(crate) fn deal_words<W: Word, D: Device>(
     share.map(|share| share.words(party.device(), n)).transpose()
 }
 
-/// At the dealer: what it deals, less the shares that the other worker than `to` draws.
-fn less_drawn<W: Word, D: Device>(
+/// At the dealer: the shares of what it deals, that of worker `to` first; the other worker draws
+/// its own.
+fn apart<W: Word, D: Device>(
     party: &mut Party<D>,
     to: usize,
     label: &str,
     n: usize,
     secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
-) -> Result<D::Buf<W>, Error> {
+) -> Result<[D::Buf<W>; 2], Error> {
     let secret = secret(party.device())?;
     let stream = party.stream(1 - to, label)?;
     let other = party.device().random(&stream, n)?;
-    Ok(party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?)
+    let share = party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?;
+    Ok([share, other])
 }
 
 /// As [`deal`] for elements of Z_2^width: only the low `width` bits of secret and shares count.
@@ -311,7 +311,7 @@ pub(crate) fn deal_packed<W: Word, D: Device>(
     let bits = n * width as usize;
     match Role::of(party) {
         Role::Dealer => {
-            let share = less_drawn(party, to, label, n, secret)?;
+            let [share, _] = apart(party, to, label, n, secret)?;
             let packed = party.device().pack_low(&share, width)?;
             party.send_bits(to, label, packed, bits)?;
             Ok(None)
