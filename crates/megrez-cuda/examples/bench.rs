@@ -4,10 +4,11 @@
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
-    Device, DeviceError, Entries, FieldShare, ListSpec, ListStreams, MaskedLists, Memory, OpenSelected,
-    OpenTruncated, Selected, Truncation,
+    ComparisonKeys, Device, DeviceError, Entries, FieldShare, KeyShare, KeySpec, ListSpec, ListStreams,
+    LookupKey, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS,
+    Selected, Truncation,
 };
-use megrez_plan::{ConvGeometry, View};
+use megrez_plan::{ConvGeometry, Lookup, View};
 use megrez_prg::{Key, Stream};
 use megrez_protocols::mizar::SignList;
 use megrez_ring::{Prime, Shape, Word};
@@ -144,6 +145,63 @@ impl Bench {
         })
     }
 
+    /// Functions of values of 64 bits: a ReLU's comparison with a truncation by keys, and pieces by
+    /// tables and by keys.
+    fn functions(&self) -> Outcome<()> {
+        let (d, n) = (&self.device, 1 << 18);
+        let values = ("Gvalue/s", n as f64 / 1e9);
+        let x = (0..3).map(|i| self.random::<u64>(30 + i, n)).collect::<Outcome<Vec<_>>>()?;
+        let permutations = self.random::<u64>(33, PERMUTATION_WORDS)?;
+        let roots = [stream(34), stream(35)];
+        let of = [&roots[0], &roots[1]];
+        let spec = KeySpec { cut: 16, width: 16, truncate: 16 };
+        let what = |kernel: &str| format!("{kernel} of 16 bits, n = 2^18");
+        let dealt = d.deal_keys(spec, &permutations, &x[0], of)?;
+        let size = 8 * (dealt.first.len() + dealt.others.len() + dealt.values.len() + dealt.tops.len());
+        self.line(&what("deal_keys"), n * 8 + size, values, || d.deal_keys(spec, &permutations, &x[0], of))?;
+        let first = Some(&dealt.first);
+        let key = KeyShare {
+            root: &roots[1],
+            first,
+            others: &dealt.others,
+            values: &dealt.values,
+            tops: &dealt.tops,
+        };
+        self.line(&what("evaluate_keys"), n * 32 + size, values, || {
+            d.evaluate_keys(spec, &permutations, &x[1], &key)
+        })?;
+        for index in [6, 9] {
+            let pieces = (0..2 << index).collect();
+            let f = &Lookup { cut: 0, low: 12, degree: 1, pieces, frac: 16, beyond: None };
+            let what = |kernel: &str| format!("{kernel} of {} segments, n = 2^18", 1 << index);
+            if !f.is_keyed(64) {
+                let size = n * f.pieces.len() * 8;
+                self.line(&what("lookup_tables"), n * 8 + size, values, || d.lookup_tables(f, &x[0]))?;
+                let tables = d.lookup_tables(f, &x[0])?;
+                self.line(&what("open_looked_up"), n * 40, values, || {
+                    d.open_looked_up(f, &x[1], &tables, &x[2])
+                })?;
+            }
+            let dealt = d.deal_lookup(f, &permutations, &x[0], of)?;
+            let size = 8 * (dealt.first.len() + dealt.others.len() + dealt.values.len());
+            self.line(&what("deal_lookup"), n * 8 + size, values, || {
+                d.deal_lookup(f, &permutations, &x[0], of)
+            })?;
+            let (others, values_of) = (&dealt.others, &dealt.values);
+            let key = LookupKey {
+                root: &roots[1],
+                first: Some(&dealt.first),
+                others,
+                values: values_of,
+                mask: &x[0],
+            };
+            self.line(&what("open_by_keys"), n * 24 + size, values, || {
+                d.open_by_keys(f, &permutations, &x[1], &key, &x[2])
+            })?;
+        }
+        Ok(())
+    }
+
     fn elements<W: Word>(&self) -> Outcome<()> {
         let (d, n) = (&self.device, 1 << 26);
         let size = n * size_of::<W>();
@@ -218,6 +276,7 @@ fn run(ordinal: usize, only: String) -> Outcome<()> {
     bench.lists("16 bits", &bits(16))?;
     bench.lists("6 digits of 16 bits", &digits(16, &[3, 3, 3, 2, 2, 2]))?;
     bench.lists("2 digits of 8 bits", &digits(16, &[4, 3]))?;
+    bench.functions()?;
     bench.elements::<u64>()?;
     bench.elements::<u32>()?;
     let host = vec![1u64; 1 << 26];

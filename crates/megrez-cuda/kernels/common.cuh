@@ -24,6 +24,7 @@ HD void sync_block() { __syncthreads(); }
 HD void sync_warp() { __syncwarp(); }
 HD u32 gather_bits(bool bit) { return __ballot_sync(0xffffffffu, bit); }
 HD u64 from_lane_xor(u64 x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+HD u64 from_lane(u64 x, u32 lane) { return __shfl_sync(0xffffffffu, x, lane); }
 // Lanes below `count` get their own.
 HD u64 from_lane_below(u64 x, u32 count) { return __shfl_up_sync(0xffffffffu, x, count); }
 HD void atomic_or(u32* at, u32 x) { atomicOr(at, x); }

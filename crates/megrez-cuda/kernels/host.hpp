@@ -190,6 +190,7 @@ static inline u32 gather_bits(bool bit) {
 }
 
 static inline u64 from_lane_xor(u64 x, u32 mask) { return emulator::exchange(&x, 1)[emulator::current % 32 ^ mask][0]; }
+static inline u64 from_lane(u64 x, u32 lane) { return emulator::exchange(&x, 1)[lane][0]; }
 static inline u64 from_lane_below(u64 x, u32 count) {
     u32 lane = emulator::current % 32;
     return emulator::exchange(&x, 1)[lane < count ? lane : lane - count][0];

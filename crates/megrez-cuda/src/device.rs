@@ -64,6 +64,11 @@ impl Cuda {
         Ok(Buf::new(memory, n))
     }
 
+    /// Memory for `n` elements, for a kernel that fills several.
+    pub(crate) fn room<T>(&self, n: usize) -> Result<Buf<T>> {
+        self.made(n, |_| Ok(()))
+    }
+
     fn keystream<T>(&self, stream: &Stream, n: usize, bits: usize) -> Result<Buf<T>> {
         self.made(n, |out| {
             self.run(

@@ -31,6 +31,7 @@ mod planes;
 mod present;
 mod source;
 mod structure;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod unfused;

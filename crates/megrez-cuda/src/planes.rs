@@ -7,12 +7,7 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{
-    Cpu, DealtLookup, Elem, GateKind, LookupKey, LookupKeys, LookupTables, Memory, Operand, Program,
-    SignTables,
-};
-use megrez_plan::Lookup;
-use megrez_prg::Stream;
+use megrez_kernels::{GateKind, Operand, Program, SignTables};
 use megrez_ring::{Word, bits};
 
 /// Values per thread of the kernels between elements and planes.
@@ -149,59 +144,6 @@ impl Cuda {
         self.launch(&Unit::circuit(), "run_circuit", launch, args![steps.at(), count, words as u64])?;
         Ok(outputs)
     }
-}
-
-/// On the host: no kernel of its own yet.
-impl LookupTables for Cuda {
-    /// By the kernel of the CPU, no index of which depends on a mask.
-    fn lookup_tables<W: Word>(&self, f: &Lookup, masks: &Buf<W>) -> Result<Buf<W>> {
-        let cpu = Cpu::default();
-        let tables = cpu.lookup_tables(f, &on_host(self, masks)?)?;
-        self.upload(cpu.download(tables)?)
-    }
-}
-
-/// On the host, by the processor's instructions for AES.
-impl LookupKeys for Cuda {
-    fn deal_lookup<W: Word>(
-        &self,
-        f: &Lookup,
-        permutations: &Buf<u64>,
-        masks: &Buf<W>,
-        roots: [&Stream; 2],
-    ) -> Result<DealtLookup<W, Self>> {
-        let cpu = Cpu::default();
-        let (permutations, masks) = (on_host(self, permutations)?, on_host(self, masks)?);
-        let dealt = cpu.deal_lookup(f, &permutations, &masks, roots)?;
-        Ok(DealtLookup {
-            first: self.upload(cpu.download(dealt.first)?)?,
-            others: self.upload(cpu.download(dealt.others)?)?,
-            values: self.upload(cpu.download(dealt.values)?)?,
-        })
-    }
-
-    fn open_by_keys<W: Word>(
-        &self,
-        f: &Lookup,
-        permutations: &Buf<u64>,
-        masked: &Buf<W>,
-        key: &LookupKey<'_, W, Self>,
-        output_mask: &Buf<W>,
-    ) -> Result<Buf<W>> {
-        let cpu = Cpu::default();
-        let (permutations, masked) = (on_host(self, permutations)?, on_host(self, masked)?);
-        let first = key.first.map(|first| on_host(self, first)).transpose()?;
-        let (others, values) = (on_host(self, key.others)?, on_host(self, key.values)?);
-        let (root, mask) = (key.root, on_host(self, key.mask)?);
-        let key = LookupKey { root, first: first.as_ref(), others: &others, values: &values, mask: &mask };
-        let opened = cpu.open_by_keys(f, &permutations, &masked, &key, &on_host(self, output_mask)?)?;
-        self.upload(cpu.download(opened)?)
-    }
-}
-
-/// A buffer as the processor's kernels take it.
-fn on_host<T: Elem>(cuda: &Cuda, buf: &Buf<T>) -> Result<<Cpu as Memory>::Buf<T>> {
-    Cpu::default().upload(cuda.download(buf.clone())?)
 }
 
 impl SignTables for Cuda {

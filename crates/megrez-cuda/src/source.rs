@@ -5,10 +5,11 @@ use megrez_kernels::{Entries, ListSpec};
 use megrez_ring::Prime;
 use std::fmt::Write;
 
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 17] = [
     ("common.cuh", include_str!("../kernels/common.cuh")),
     ("word.cuh", include_str!("../kernels/word.cuh")),
     ("chacha.cuh", include_str!("../kernels/chacha.cuh")),
+    ("aes.cuh", include_str!("../kernels/aes.cuh")),
     ("field.cuh", include_str!("../kernels/field.cuh")),
     ("view.cuh", include_str!("../kernels/view.cuh")),
     ("ring.cu", include_str!("../kernels/ring.cu")),
@@ -19,6 +20,8 @@ const FILES: [(&str, &str); 14] = [
     ("unfused.cu", include_str!("../kernels/unfused.cu")),
     ("structure.cu", include_str!("../kernels/structure.cu")),
     ("gemm.cu", include_str!("../kernels/gemm.cu")),
+    ("keys.cu", include_str!("../kernels/keys.cu")),
+    ("tables.cu", include_str!("../kernels/tables.cu")),
     ("list.cu", include_str!("../kernels/list.cu")),
 ];
 
@@ -69,6 +72,14 @@ impl Unit {
 
     pub(crate) fn variants(word: u32) -> Self {
         Unit { file: "variants.cu", defines: format!("#define WORD {word}\n") }
+    }
+
+    pub(crate) fn keys(word: u32) -> Self {
+        Unit { file: "keys.cu", defines: format!("#define WORD {word}\n") }
+    }
+
+    pub(crate) fn tables(word: u32) -> Self {
+        Unit { file: "tables.cu", defines: format!("#define WORD {word}\n") }
     }
 
     pub(crate) fn structure(bytes: usize) -> Self {
@@ -167,6 +178,8 @@ pub fn every_unit() -> Vec<(String, String)> {
     for word in [8, 16, 32, 64] {
         units.push((format!("ring-{word}"), Unit::ring(word)));
         units.push((format!("planes-{word}"), Unit::planes(word)));
+        units.push((format!("keys-{word}"), Unit::keys(word)));
+        units.push((format!("tables-{word}"), Unit::tables(word)));
         units.push((format!("gemm-{word}"), Unit::gemm(word, 227 << 10, false)));
     }
     units.extend([32, 64].map(|word| (format!("variants-{word}"), Unit::variants(word))));

@@ -140,6 +140,8 @@ impl<D: Device> Suite<D> {
             if ring >= 32 {
                 // All bits; digits of four, and one that is shorter.
                 forms.extend([(3, 5, 3, 6, ring - 14, [11, -4]), (0, 9, 2, 4, 8, [0, 1])]);
+                // More segments than a device may expand side by side.
+                forms.extend([(0, 3, 1, 9, 0, [0; 2]), (2, 4, 1, 8, 6, [3, 1])]);
             }
             for (cut, low, degree, index, above, [constant, slope]) in forms {
                 let pieces: Vec<i64> =
