@@ -117,6 +117,35 @@ fn deferred() -> Option<Case> {
     Some(Case::once("deferred sum", plan))
 }
 
+/// A product and a function that are left as sums, put together in several ways with a value, and
+/// shared twice.
+fn reshared(name: &'static str, by_key: bool) -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let [x, y] = ["x", "y"].map(|name| plan.input(name, "alice", [N].into(), 16));
+    let left = |plan: &mut Plan, name: &str, op: Op, x: &[ValueId]| {
+        plan.step(name, Op::Additive(Box::new(op)), x).ok()
+    };
+    let product = left(&mut plan, "product", Op::Mul, &[x, y])?;
+    let looked_up = left(&mut plan, "looked-up", lookup(if by_key { 16 } else { 4 }), &[y])?;
+    let fine = plan.step("fine", Op::Rescale { frac: 32 }, &[looked_up]).ok()?;
+    let both = Op::Combine { coefficients: vec![2, -1], constant: 3 };
+    let sum = plan.step("sum", both.clone(), &[product, fine]).ok()?;
+    let scaled = plan.step("scaled", Op::Rescale { frac: 32 }, &[x]).ok()?;
+    let more = plan.step("more", both, &[sum, scaled]).ok()?;
+    let words = (0..N as i64).collect();
+    let public = plan.step("public", Op::Constant { shape: [N].into(), frac: 0, words }, &[]).ok()?;
+    let more = plan.step("times", Op::Mul, &[public, more]).ok()?;
+    let one = plan.step("one", Op::Reshare, &[sum]).ok()?;
+    let two = plan.step("two", Op::Reshare, &[more]).ok()?;
+    let total = plan.step("total", Op::Sum { axis: 0 }, &[product]).ok()?;
+    let total = plan.step("three", Op::Reshare, &[total]).ok()?;
+    let next = plan.step("next", Op::Mul, &[one, two]).ok()?;
+    for (name, value) in [("one", one), ("two", two), ("total", total), ("next", next)] {
+        plan.output(name, "carol", value);
+    }
+    Some(Case::once(name, plan))
+}
+
 /// Weights that are shared once and read twice in each of three runs, beside data that comes anew:
 /// by a product and by `op`.
 fn lasting(name: &'static str, op: Op) -> Option<Case> {
@@ -181,6 +210,8 @@ pub fn of(protocol: &str) -> Vec<Case> {
             })
         },
         deferred(),
+        reshared("sums that are shared", false),
+        reshared("sums that are shared, by key", true),
         lasting("weights that last", Op::Truncate { bits: 8 }),
         lasting("weights that last, by key", relu(ReluForm::Key, 8)),
         lasting("weights that last, compared", Op::NonNegative(digits(9, 3))),

@@ -123,7 +123,13 @@ impl Builder {
             return None;
         }
         let axis = self.choices.below(rank);
-        match self.choices.below(24) {
+        let choice = self.choices.below(24);
+        // Where sums are shared by a step of its own, nothing else opens them.
+        let waits = self.protocol.reshares && matches!(kind, Kind::Additive { .. });
+        if waits && ((12..=15).contains(&choice) || self.choices.below(4) == 0) {
+            return self.push(Op::Reshare, &[x]);
+        }
+        match choice {
             0 => {
                 let y = self.pick(|plan, v| {
                     let v = plan.value(v);
@@ -224,7 +230,7 @@ impl Builder {
                 let deviation = 1 << self.choices.below(12);
                 self.push(Op::Noise { shape, frac, deviation }, &[])
             }
-            22 if matches!(kind, Kind::Ring { .. }) => {
+            22 => {
                 let (rows, columns) = (dims[rank - 1], 1 + self.choices.below(4));
                 let width = if self.choices.coin() { Width::Eight } else { Width::Sixteen };
                 let scales = (0..columns).map(|_| [1, 2, 3][self.choices.below(3)]).collect();
@@ -248,6 +254,9 @@ impl Builder {
                 }
                 let lookup = Op::Lookup(lookup);
                 match self.protocol.lookup {
+                    true if self.protocol.reshares && self.choices.coin() => {
+                        self.push(Op::Additive(Box::new(lookup)), &[x])
+                    }
                     true => self.push(lookup, &[x]),
                     false => self.push(Op::Offloaded(Box::new(lookup)), &[x]),
                 }
@@ -331,7 +340,8 @@ impl Builder {
     /// A product, left as a sum now and then where the protocol has such.
     fn product(&mut self, op: Op, x: ValueId, y: ValueId) -> Option<ValueId> {
         let ring = [x, y].iter().all(|&v| matches!(self.plan.value(v).kind, Kind::Ring { .. }));
-        match self.protocol.deferred_resharing && ring && self.choices.coin() {
+        let leaves = self.protocol.deferred_resharing || self.protocol.reshares;
+        match leaves && ring && self.choices.coin() {
             true => self.push(Op::Additive(Box::new(op)), &[x, y]),
             false => self.push(op, &[x, y]),
         }
@@ -383,6 +393,9 @@ pub fn random(protocol: &str, number: u64) -> Plan {
             megrez_passes::defer_resharing(&mut plan)
                 .expect("a plan that was built by the rules keeps to them");
         }
+    }
+    if protocol.reshares && choices.coin() {
+        megrez_passes::defer_openings(&mut plan).expect("a plan that was built by the rules keeps to them");
     }
     plan.validate().expect("the builder keeps to the rules");
     plan

@@ -98,6 +98,7 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::Mul | Op::MatMul | Op::Conv(_) => "product",
         Op::MulTruncated { .. } => "product that is truncated before",
         Op::Additive(_) => "deferred product",
+        Op::Reshare => "sum that is shared",
         Op::Truncate { .. } => "truncation",
         Op::NonNegative(_) => "comparison",
         Op::CompareMany { .. } => "many comparisons",
@@ -117,7 +118,7 @@ fn kind(op: &Op) -> Option<&'static str> {
     })
 }
 
-const KINDS: usize = 19;
+const KINDS: usize = 20;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

@@ -68,12 +68,13 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                 // than two bits, and values by their bits, are the replicated protocols'; so are
                 // steps of the other family; products of more than two values are meteor's.
                 // Selections that truncate or add up are the dealer's, too, as are products that
-                // truncate.
+                // truncate and sums that are shared by a step of its own.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
                         || case.name.starts_with("spread/")
                         || case.name.starts_with("sum/")
+                        || case.name.starts_with("reshared/")
                         || case.name.starts_with("words/")
                         || case.name.starts_with("dealt/")
                         || ["select-truncated", "select-sum", "product-truncated"]

@@ -8,7 +8,7 @@ use megrez_protocols::{AnySuite, Call};
 use megrez_session::Phase;
 
 /// What a suite says of itself, by what it has formulas for.
-fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 4], [bool; 2], usize, bool) {
+fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 5], [bool; 2], usize, bool) {
     let value = |kind| Value { shape: [1].into(), kind };
     let (ring, sum, bit) =
         (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
@@ -17,6 +17,7 @@ fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 4], [bool; 2]
     let sign = SignBit { list: List::Bits, cut: 0, bits: Some(8) };
     let maximum = has(Op::Maximum(sign), &[&ring; 2], &ring);
     let sums = has(Op::Additive(Box::new(Op::Mul)), &[&ring; 2], &sum);
+    let reshares = has(Op::Reshare, &[&sum], &ring);
     let fine = value(Kind::Ring { frac: 1 });
     let selects = has(Op::Select { truncate: 1 }, &[&bit, &fine], &ring);
     let summed = Op::SelectSum { groups: vec![1] };
@@ -42,7 +43,7 @@ fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 4], [bool; 2]
         let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
         cost.transfers.iter().any(|t| t.phase == Phase::Offline)
     });
-    (suite.parties(), [maximum, sums, selects, multiplies], lookup, factors, offline)
+    (suite.parties(), [maximum, sums, selects, multiplies, reshares], lookup, factors, offline)
 }
 
 #[test]
@@ -56,8 +57,8 @@ fn protocols_can_do_what_they_say() {
             // The plaintext oracle has everything; what it is asked for is what its plans are
             // to look like.
             if !p.insecure {
-                let said =
-                    [p.native_maximum, p.deferred_resharing, p.selects_truncated, p.multiplies_truncated];
+                let sums = p.deferred_resharing || p.reshares;
+                let said = [p.native_maximum, sums, p.selects_truncated, p.multiplies_truncated, p.reshares];
                 assert_eq!(forms, said, "{}", p.name);
                 assert_eq!(lookup, [p.lookup, p.offload], "{}", p.name);
             }

@@ -422,6 +422,9 @@ fn lower_each(
             }
         }
     }
+    if options.defer_openings {
+        megrez_passes::defer_openings(&mut plan).expect("a plan that was built by the rules keeps to them");
+    }
     let rounds = rounds_of(&plan);
     if options.defer_resharing {
         megrez_passes::legalise(&mut plan, options.offload)

@@ -60,6 +60,10 @@ pub struct CompileOptions {
     /// Whether a product takes the truncations of its factors into its own step
     /// ([`megrez_passes::truncate_in_products`]): for protocols of which the registry says so.
     pub multiplies_truncated: bool,
+    /// What products and functions by pieces open waits until linear steps have made less of it
+    /// ([`megrez_passes::defer_openings`]): for protocols of which the registry says so, and plans
+    /// of which nothing between is looked at.
+    pub defer_openings: bool,
     /// Whether the plan is for parties who are equal, on replicated shares: tables are dealt,
     /// maxima made of comparisons. Part of `defer_resharing`, and for runs in which every layer is
     /// opened.
@@ -231,6 +235,7 @@ impl Default for CompileOptions {
             defer_resharing: false,
             selects_truncated: false,
             multiplies_truncated: false,
+            defer_openings: false,
             replicated: false,
             offload: 0,
             activations: Activations::Minimax,

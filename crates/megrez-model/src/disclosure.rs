@@ -311,7 +311,7 @@ fn seen(model: &Model) -> Vec<String> {
         ));
     }
     let laid_out = |op: &Op| match op {
-        Op::Offloaded(inner) => matches!(**inner, Op::Lookup(_)),
+        Op::Offloaded(inner) | Op::Additive(inner) => matches!(**inner, Op::Lookup(_)),
         op => matches!(op, Op::CompareMany { .. } | Op::Lookup(_)),
     };
     let many = plan.steps.iter().filter(|step| laid_out(&step.op)).count();

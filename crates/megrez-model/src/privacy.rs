@@ -143,9 +143,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The operation that makes a value, and on what; what is inside of one that says only where.
+    /// The operation that makes a value, and on what; what is inside of one that says only where,
+    /// and what a sum is of that is shared.
     fn made(&self, id: ValueId) -> Option<(&'a Op, &'a [ValueId])> {
-        let step = self.made.get(&id)?;
+        let mut step = self.made.get(&id)?;
+        while step.op == Op::Reshare {
+            step = self.made.get(&step.inputs[0])?;
+        }
         let op = match &step.op {
             Op::Additive(op) | Op::Offloaded(op) => op,
             op => op,

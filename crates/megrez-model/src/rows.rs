@@ -102,6 +102,7 @@ fn effect(op: &Op) -> Effect<'_> {
         | Op::Relu(_)
         | Op::Maximum(_)
         | Op::Lookup(_)
+        | Op::Reshare
         | Op::Select { .. }
         | Op::BitToRing
         | Op::Xor

@@ -7,12 +7,14 @@
 mod choose;
 mod maxima;
 mod offload;
+mod openings;
 mod products;
 mod resharing;
 
 pub use choose::{Estimate, choose};
 pub use maxima::spread_maxima;
 pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
+pub use openings::defer_openings;
 pub use products::truncate_in_products;
 pub use resharing::defer_resharing;
 

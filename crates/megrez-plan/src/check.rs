@@ -23,6 +23,14 @@ fn sum_input(v: &Value) -> Result<(&Shape, u32), Mistake> {
     }
 }
 
+/// What x is, with so many fraction bits: a sum if it is one.
+fn at_scale(x: &Value, frac: u32) -> Kind {
+    match x.kind {
+        Kind::Additive { .. } => Kind::Additive { frac },
+        _ => Kind::Ring { frac },
+    }
+}
+
 fn bit_input(v: &Value) -> Result<&Shape, Mistake> {
     match v.kind {
         Kind::Bit => Ok(&v.shape),
@@ -44,9 +52,12 @@ fn few_factors(inputs: &[&Value]) -> Result<(), Mistake> {
     }
 }
 
-/// The kind of a product: secret if either operand is; scales add.
+/// The kind of a product: secret if either operand is; scales add. A sum times what is public is a
+/// sum.
 fn product(a: Kind, b: Kind) -> Result<Kind, Mistake> {
     match (a, b) {
+        (Kind::Additive { frac: x }, Kind::Public { frac: y })
+        | (Kind::Public { frac: x }, Kind::Additive { frac: y }) => Ok(Kind::Additive { frac: x + y }),
         (Kind::Ring { frac: x }, Kind::Ring { frac: y })
         | (Kind::Ring { frac: x }, Kind::Public { frac: y })
         | (Kind::Public { frac: x }, Kind::Ring { frac: y }) => Ok(Kind::Ring { frac: x + y }),
@@ -164,30 +175,33 @@ impl Op {
             Op::TimesPublic(matrix) => {
                 let [x] = arity(inputs)?;
                 matrix.check()?;
-                let (shape, frac) = ring_input(&x)?;
+                let (shape, frac) = sum_input(&x)?;
                 let mut dims = shape.dims().to_vec();
                 match dims.last_mut() {
                     Some(last) if *last == matrix.rows() => *last = matrix.columns(),
                     _ => return refuse(format!("multiplies {shape} by a matrix of {} rows", matrix.rows())),
                 }
-                Value { shape: dims.into(), kind: Kind::Ring { frac: frac + matrix.frac() } }
+                Value { shape: dims.into(), kind: at_scale(&x, frac + matrix.frac()) }
             }
             Op::Rescale { frac } => {
                 let [x] = arity(inputs)?;
-                let kind = match x.kind {
-                    Kind::Additive { .. } => Kind::Additive { frac: *frac },
-                    _ => Kind::Ring { frac: *frac },
-                };
-                Value { shape: sum_input(&x)?.0.clone(), kind }
+                Value { shape: sum_input(&x)?.0.clone(), kind: at_scale(&x, *frac) }
             }
-            Op::Additive(product) => {
-                if !matches!(**product, Op::Mul | Op::MatMul | Op::Conv(_)) || inputs.len() != 2 {
-                    return refuse("leaves only products of two values unshared");
+            Op::Additive(step) => {
+                let products = matches!(**step, Op::Mul | Op::MatMul | Op::Conv(_)) && inputs.len() == 2;
+                if !products && !matches!(**step, Op::Lookup(_)) {
+                    return refuse("leaves only products of two values and functions by pieces unshared");
                 }
                 inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
-                let shared = product.output(inputs, ring)?;
+                let shared = step.output(inputs, ring)?;
                 Value { kind: Kind::Additive { frac: ring_input(&shared)?.1 }, shape: shared.shape }
             }
+            Op::Reshare => match arity(inputs)? {
+                [Value { shape, kind: Kind::Additive { frac } }] => {
+                    Value { shape, kind: Kind::Ring { frac } }
+                }
+                _ => return refuse("shares what was left as a sum"),
+            },
             Op::Mul => {
                 few_factors(inputs)?;
                 let shape = &inputs[0].shape;

@@ -65,8 +65,9 @@ pub enum Op {
     MatMul,
     /// A convolution of NCHW with OIHW. Scales add.
     Conv(ConvGeometry),
-    /// A product of two secrets that is left as a sum of one summand per party
-    /// ([`crate::Kind::Additive`]): the truncation that follows shares it.
+    /// A product of two secrets, or a function by pieces, that is left as a sum of one summand per
+    /// party ([`crate::Kind::Additive`]): linear maps go on with it, and the truncation or the
+    /// [`Op::Reshare`] that follows shares it.
     Additive(#[serde(deserialize_with = "inner")] Box<Op>),
     /// x / 2^bits, to the nearest below or above, unbiased; the scale falls by `bits`. |x| <
     /// 2^(ℓ−2).
@@ -150,6 +151,8 @@ pub enum Op {
         /// The fraction bits that each input loses; of two, one may lose none.
         bits: Vec<u32>,
     },
+    /// A value that was left as a sum ([`Op::Additive`]), shared.
+    Reshare,
 }
 
 /// The largest standard deviation of [`Op::Noise`].

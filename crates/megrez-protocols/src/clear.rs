@@ -231,16 +231,20 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Noise<'a> {
     }
 }
 
-/// A linear map.
+/// A linear map; a sum is what it is a sum of.
 pub struct Linear<'a>(Call<'a>);
 
 impl<'a, W: Word, D: Device> Plain<'a, W, D> for Linear<'a> {
     fn of(call: Call<'a>) -> Option<Self> {
-        (local::is_linear(call.op) && !call.of_bits()).then_some(Linear(call))
+        let answers = (local::is_linear(call.op) && !call.of_bits()) || *call.op == Op::Reshare;
+        answers.then_some(Linear(call))
     }
 
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
         let x: Vec<_> = x.iter().map(|x| x.ring()).collect();
+        if *self.0.op == Op::Reshare {
+            return Ok(Data::Ring(x[0].clone()));
+        }
         Ok(Data::Ring(local::linear(device, self.0.op, &x, self.0.output, true)?))
     }
 }

@@ -22,6 +22,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 .with_native_maximum()
 .with_truncating_selection()
 .with_truncating_products()
+.with_resharing()
 .with_lookup();
 
 /// The suite.

@@ -147,6 +147,9 @@ impl<'a> BitLinear<'a> {
 /// Why a suite has no step for a call.
 pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
     Unsupported(match call.op {
+        Op::Truncate { .. } | Op::Relu(_) if call.of_sum() => {
+            format!("{suite} truncates what is shared: share the sum before")
+        }
         op if is_linear(op) && call.of_bits() => {
             format!("{suite} rearranges bits by views and along the first dimension only")
         }

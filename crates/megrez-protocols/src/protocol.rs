@@ -59,6 +59,10 @@ pub struct Protocol {
     /// Whether a product element by element truncates its factors; plans for others do one after
     /// the other.
     pub multiplies_truncated: bool,
+    /// Whether it opens a product, or a function by pieces, only behind linear steps that make less
+    /// of it ([`megrez_plan::Op::Reshare`]); plans for others open it at once, or share it as it is
+    /// truncated.
+    pub reshares: bool,
     /// Whether it looks up functions of one value, and winners, in tables; plans for others compare
     /// and multiply.
     pub lookup: bool,
@@ -98,6 +102,7 @@ impl Protocol {
             native_maximum: false,
             selects_truncated: false,
             multiplies_truncated: false,
+            reshares: false,
             lookup: false,
             offload: false,
             deferred_resharing: false,
@@ -129,6 +134,10 @@ impl Protocol {
 
     pub(crate) const fn with_truncating_products(self) -> Self {
         Protocol { multiplies_truncated: true, ..self }
+    }
+
+    pub(crate) const fn with_resharing(self) -> Self {
+        Protocol { reshares: true, ..self }
     }
 
     pub(crate) const fn with_lookup(self) -> Self {

@@ -52,6 +52,19 @@ impl<'a> Call<'a> {
         self.inputs.first().is_some_and(|v| matches!(v.kind, Kind::Additive { .. }))
     }
 
+    /// The call whose result is shared, and whether it is to be left as a sum.
+    pub fn unshared(self) -> (Call<'a>, bool) {
+        match self.op {
+            Op::Additive(op) => (Call { op, ..self }, true),
+            _ => (self, false),
+        }
+    }
+
+    /// Whether the result is a sum that is left as one.
+    pub fn gives_sum(&self) -> bool {
+        matches!(self.output.kind, Kind::Additive { .. })
+    }
+
     /// Elements of the first input.
     pub fn of_elements(&self) -> usize {
         self.inputs.first().map_or(0, |v| v.shape.elements())

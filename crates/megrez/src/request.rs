@@ -226,8 +226,16 @@ impl CompileRequest {
     pub fn recipe_by_layer(&self, graph: &Graph, client: &str) -> Result<Recipe> {
         // Every layer is looked at anyway.
         let unguarded = CompileRequest { guard: false, ..self.clone() };
-        if self.is_float()? || !protocols::find(&self.protocol)?.deferred_resharing {
+        if self.is_float()? {
             return unguarded.recipe(graph, client);
+        }
+        if !protocols::find(&self.protocol)?.deferred_resharing {
+            return Ok(match unguarded.recipe(graph, client)? {
+                Recipe::Fixed(options) => {
+                    Recipe::Fixed(Box::new(CompileOptions { defer_openings: false, ..*options }))
+                }
+                other => other,
+            });
         }
         let options = unguarded.options_with(ReluForm::ThreeRounds)?;
         Ok(Recipe::Fixed(Box::new(CompileOptions {
@@ -275,6 +283,7 @@ impl CompileRequest {
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             selects_truncated: protocols::find(&self.protocol)?.selects_truncated,
             multiplies_truncated: protocols::find(&self.protocol)?.multiplies_truncated,
+            defer_openings: protocols::find(&self.protocol)?.reshares,
             replicated: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations()?,
             delay_ns: self.net.delay_ns(),

@@ -58,6 +58,9 @@ const BICOPTOR: &[&str] = &["bicoptor"];
 const BUT_BICOPTOR: &[&str] =
     &["mizar", "concurrent", "aegis", "aby3", "falcon", "alkaid", "meteor", "alkaid-masked"];
 
+/// Two workers and a dealer.
+const DEALT: &[&str] = &["mizar", "concurrent", "aegis"];
+
 type Build = dyn Fn(&mut Plan, &[ValueId], usize) -> Result<Vec<ValueId>, PlanError> + Send + Sync;
 type Expect = dyn Fn(&[i64]) -> Vec<Expected> + Send + Sync;
 
@@ -127,6 +130,7 @@ pub fn name(op: &Op) -> &'static str {
         Op::MatMul => "MatMul",
         Op::Conv(_) => "Conv",
         Op::Additive(_) => "Additive",
+        Op::Reshare => "Reshare",
         Op::Truncate { .. } => "Truncate",
         Op::NonNegative(_) => "NonNegative",
         Op::CompareMany { .. } => "CompareMany",
@@ -148,7 +152,7 @@ pub fn name(op: &Op) -> &'static str {
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 31] = [
+pub const NAMES: [&str; 32] = [
     "Constant",
     "Noise",
     "Combine",
@@ -163,6 +167,7 @@ pub const NAMES: [&str; 31] = [
     "MatMul",
     "Conv",
     "Additive",
+    "Reshare",
     "Truncate",
     "NonNegative",
     "CompareMany",
@@ -282,6 +287,7 @@ pub fn all_cases() -> Vec<Case> {
     let mut table = Table(vec![]);
     table.linear();
     table.products();
+    table.sums();
     table.truncations();
     table.comparisons();
     table.relus();

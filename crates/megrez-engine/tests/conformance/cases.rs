@@ -409,6 +409,38 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", end.clone(), &[turned]).unwrap()
         });
     }
+    // Sums that are shared: products and functions, alone and with values beside them; of masks that
+    // are late.
+    let left = |op: Op| Op::Additive(Box::new(op));
+    let both = |c: [i64; 2]| Op::Combine { coefficients: c.to_vec(), constant: 5 };
+    case("reshared/products", false, &[x(full), y(full)], &|p, v| {
+        let z = p.step("product", left(Op::Mul), v).unwrap();
+        let fine = p.step("fine", Op::Rescale { frac: p.value(z).kind.frac() }, &v[..1]).unwrap();
+        let z = p.step("both", both([2, -1]), &[z, fine]).unwrap();
+        let z = p.step("rows", Op::View(View::whole([n, 1].into())), &[z]).unwrap();
+        let twice = p.step("twice", Op::Gather { axis: 1, indices: vec![0; 2] }, &[z]).unwrap();
+        let c = Op::Constant { shape: [n, 2].into(), frac: 0, words: (0..2 * n as i64).collect() };
+        let c = p.step("public", c, &[]).unwrap();
+        let z = p.step("times", Op::Mul, &[twice, c]).unwrap();
+        let z = p.step("sum", Op::Sum { axis: 1 }, &[z]).unwrap();
+        let z = p.step("op", Op::Reshare, &[z]).unwrap();
+        p.step("square", Op::Mul, &[z, z]).unwrap()
+    });
+    case("reshared/functions", false, &[x(full)], &|p, v| {
+        let f = Lookup { frac: 0, ..pieces(ring, 0, 2) };
+        let table = p.step("table", left(Op::Lookup(f)), v).unwrap();
+        let key = Lookup { frac: 0, ..pieces_of(ring, 0, 1, 8) };
+        let key = p.step("key", left(Op::Lookup(key)), v).unwrap();
+        let z = p.step("both", both([1, -3]), &[table, key]).unwrap();
+        p.step("op", Op::Reshare, &[z]).unwrap()
+    });
+    case("reshared/late", false, &[x(full), y(full)], &|p, v| {
+        let late = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), &v[..1]).unwrap();
+        let z = p.step("product", left(Op::Mul), &[late, v[1]]).unwrap();
+        let fine = p.step("fine", Op::Rescale { frac: p.value(z).kind.frac() }, &[late]).unwrap();
+        let z = p.step("both", both([1, 1]), &[z, fine]).unwrap();
+        p.step("op", Op::Reshare, &[z]).unwrap()
+    });
     // Tables whose pieces are one function, so that it makes no difference which of them is taken:
     // alone, cut, dealt, and of a value whose mask is late, twice.
     // So many pieces are dealt as keys on every ring.

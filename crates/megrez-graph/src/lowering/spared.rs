@@ -31,6 +31,7 @@ fn rounds(op: &Op) -> u32 {
         | Op::Truncate { .. }
         | Op::Lookup(_)
         | Op::Select { .. }
+        | Op::Reshare
         | Op::BitToRing => 1,
         Op::NonNegative(_) | Op::CompareMany { .. } | Op::Winner(_) => 2,
         Op::Relu(_) | Op::Maximum(_) => 3,

@@ -147,6 +147,7 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             map(&|w| i128::from(w >= 0))
         }
         Op::BitToRing => inputs[0].clone(),
+        Op::Reshare => inputs[0].clone(),
         Op::Xor => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(a, b)| a ^ b).collect())

@@ -36,6 +36,8 @@
 //!
 //!   key: 128·(a+n−1) + (d+1 + p·⌈a/4⌉)·ℓ to worker 0, 128 more to worker 1, and 384 to each in all
 //!
+//! Left as a sum ([`Op::Additive`]) nothing is opened: the workers keep their summands of z.
+//!
 //! Workers see the uniform m_z = z + r_z, r_z fresh; worker 1 also uniform shares of the table, or
 //! both a key, which looks uniform to each. The dealer sees nothing. A worker reads at m_h, which
 //! is masked; no index of the dealer depends on its mask (on the CPU).
@@ -57,6 +59,8 @@ pub struct Lookup<'a> {
     /// With all segments written out where it is dealt as a table.
     f: Cow<'a, megrez_plan::Lookup>,
     shape: &'a Shape,
+    /// Whether it is left as a sum.
+    left: bool,
 }
 
 impl Lookup<'_> {
@@ -84,9 +88,10 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
     type Material = Dealt<W, D>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
+        let (call, left) = call.unshared();
         let Op::Lookup(f) = call.op else { return None };
         let f = if f.is_keyed(W::BITS) { Cow::Borrowed(f) } else { Cow::Owned(f.whole()) };
-        Some(Lookup { f, shape: call.shape() })
+        Some(Lookup { f, shape: call.shape(), left })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {
@@ -95,7 +100,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
             true => self.keys().cost::<W>(),
             false => Cost::LOCAL.offline(DEALER, 1, self.words(), word),
         };
-        Ok(dealt.online_swap(1, 0, 1, self.shape.elements(), word))
+        Ok(if self.left { dealt } else { dealt.online_swap(1, 0, 1, self.shape.elements(), word) })
     }
 
     fn offline(
@@ -126,11 +131,12 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let Role::Worker(j) = Role::of(party) else { return Ok((Data::None, None)) };
         let (m, r) = operands.ring(0);
-        let rz = operands.fresh().share();
         let device = party.device();
+        let nothing = self.left.then(|| device.upload(vec![W::ZERO; m.elements()])).transpose()?;
+        let rz = nothing.as_ref().unwrap_or_else(|| &operands.fresh().share().buf);
         let share = match dealt {
             Dealt::Table(Some(tables)) => {
-                device.open_looked_up(&self.f, &m.buf, &tables.words(device, self.words())?, &rz.buf)?
+                device.open_looked_up(&self.f, &m.buf, &tables.words(device, self.words())?, rz)?
             }
             Dealt::Key(Some(key)) if self.keys().holds(j, &key) => {
                 let permutations = &key.permutations.buf;
@@ -141,12 +147,15 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Lookup<'a> {
                     values: &key.values.buf,
                     mask: &r.buf,
                 };
-                device.open_by_keys(&self.f, permutations, &m.buf, &key, &rz.buf)?
+                device.open_by_keys(&self.f, permutations, &m.buf, &key, rz)?
             }
             Dealt::Table(None) | Dealt::Key(_) => {
                 return party.refuse("a worker was dealt nothing for a function, or for another");
             }
         };
+        if self.left {
+            return Ok((Data::of_sum(self.shape, share), None));
+        }
         let mz = open(party, j, "looked-up", m.elements(), share)?;
         Ok((Data::of_ring(self.shape, Some(mz)), None))
     }

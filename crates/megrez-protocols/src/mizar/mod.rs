@@ -28,7 +28,7 @@ pub use crate::mss::{Data, Masks};
 pub use family::Mizar;
 pub use list::{Lists, SignList};
 
-use crate::mss::{BitLinear, Linear, PublicProduct};
+use crate::mss::{BitLinear, Linear, PublicProduct, Reshare};
 use crate::protocol::{self, Security};
 use crate::sharing::{Constant, Noise};
 use crate::{Call, Unsupported, local};
@@ -54,6 +54,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 .with_native_maximum()
 .with_truncating_selection()
 .with_truncating_products()
+.with_resharing()
 .with_lookup()
 .with_floats(&crate::protocol::MIZAR_FLOAT);
 
@@ -76,6 +77,7 @@ suite_of_steps! { Mizar, refuse =>
     16 = TruncatedProduct,
     // 5 opened the whole word.
     17 = Truncate,
+    18 = Reshare,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

@@ -12,6 +12,8 @@
 //! Workers see the uniform m_z = z + r_z, r_z fresh; worker 1 also a uniform share of Γ. The dealer
 //! sees nothing.
 //!
+//! Left as a sum ([`Op::Additive`]) nothing is opened: the workers keep their summands of z.
+//!
 //! Security: `docs/security/mizar.md`.
 
 use super::family::Mizar;
@@ -25,6 +27,8 @@ use megrez_session::{Error, Party};
 pub struct Product<'a> {
     product: local::Product<'a>,
     shape: &'a Shape,
+    /// Whether it is left as a sum.
+    left: bool,
 }
 
 impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
@@ -32,12 +36,14 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
     type Material = Option<DealtShare<W, D>>;
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
-        Some(Product { product: local::Product::of_secrets(call)?, shape: call.shape() })
+        let (call, left) = call.unshared();
+        Some(Product { product: local::Product::of_secrets(call)?, shape: call.shape(), left })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {
         let (n, word) = (self.shape.elements(), Unit::Bits(W::BITS));
-        Ok(Cost::LOCAL.offline(DEALER, 1, n, word).online_swap(1, 0, 1, n, word))
+        let dealt = Cost::LOCAL.offline(DEALER, 1, n, word);
+        Ok(if self.left { dealt } else { dealt.online_swap(1, 0, 1, n, word) })
     }
 
     fn offline(
@@ -60,18 +66,25 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Product<'a> {
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let (Role::Worker(j), Some(gamma)) = (Role::of(party), gamma) else { return Ok((Data::None, None)) };
         let ((mx, rx), (my, ry)) = (operands.ring(0), operands.ring(1));
-        let (device, n, rz) = (party.device(), self.shape.elements(), operands.fresh().share());
+        let (device, n) = (party.device(), self.shape.elements());
+        let rz = (!self.left).then(|| operands.fresh().share());
         let (minus, gamma) = (W::ONE.neg(), gamma.words(device, n)?);
         let public = if j == 0 { W::ONE } else { W::ZERO };
         let share = if let local::Product::Elements = self.product {
             let products = [(public, &mx.buf, &my.buf), (minus, &mx.buf, &ry.buf), (minus, &rx.buf, &my.buf)];
             let products = if j == 0 { &products[..] } else { &products[1..] };
-            device.products(products, &[(W::ONE, &gamma), (W::ONE, &rz.buf)])?
+            let terms: Vec<_> =
+                std::iter::once(&gamma).chain(rz.map(|rz| &rz.buf)).map(|x| (W::ONE, x)).collect();
+            device.products(products, &terms)?
         } else {
             let [left, right] = self.product.cross(device, (mx, rx), (my, ry), public.neg(), self.shape)?;
-            let terms = [(minus, &left.buf), (minus, &right.buf), (W::ONE, &gamma), (W::ONE, &rz.buf)];
+            let own = [(minus, &left.buf), (minus, &right.buf), (W::ONE, &gamma)];
+            let terms: Vec<_> = own.into_iter().chain(rz.map(|rz| (W::ONE, &rz.buf))).collect();
             device.combine(&terms, W::ZERO, n)?
         };
+        if self.left {
+            return Ok((Data::of_sum(self.shape, share), None));
+        }
         let mz = open(party, j, "product", n, share)?;
         Ok((Data::of_ring(self.shape, Some(mz)), None))
     }

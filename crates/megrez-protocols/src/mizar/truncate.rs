@@ -114,6 +114,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Truncate<'a> {
 
     fn of(_: &Mizar<W, D>, call: Call<'a>) -> Option<Self> {
         let Op::Truncate { bits } = *call.op else { return None };
+        if call.of_sum() {
+            return None;
+        }
         Some(Truncate { f: bits, shape: call.shape() })
     }
 

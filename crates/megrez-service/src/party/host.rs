@@ -217,7 +217,7 @@ fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
     let packed = move |sign: &SignBit| words(16 * sign.dealt(plan.ring));
     let dealt = move |step: &Step| {
         let op = match &step.op {
-            Op::Offloaded(op) => op,
+            Op::Offloaded(op) | Op::Additive(op) => op,
             op => op,
         };
         let each = match op {

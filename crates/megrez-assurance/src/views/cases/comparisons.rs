@@ -1,7 +1,7 @@
 //! Comparisons, ReLUs and maxima.
 
 use super::{BICOPTOR, Expected, Table, all, bit, range, relu_of, words, wrap};
-use megrez_plan::{Beyond, Gives, List, Lookup, Op, Relu, ReluForm, SignBit, View, Winner};
+use megrez_plan::{Beyond, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner};
 
 impl Table {
     pub(super) fn comparisons(&mut self) {
@@ -272,6 +272,42 @@ impl Table {
                 case.frac = cut;
             }
         }
+        // Left as sums: added up, and with what it is of beside.
+        let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![1, -2, -1, 1], frac: 0, beyond: None };
+        let left = |p: &mut Plan, f: &Lookup, v: &[ValueId]| {
+            p.step("function", Op::Additive(Box::new(Op::Lookup(f.clone()))), v)
+        };
+        let of = f.clone();
+        let may = move |x: i64| of.results(x as u64).into_iter().map(|z| z as i64).collect::<Vec<_>>();
+        let (one, two, g) = (may.clone(), may, f.clone());
+        let expect = move |s: &[i64]| {
+            let sums = one(s[0]).into_iter().flat_map(|a| one(s[1]).into_iter().map(move |b| a + b));
+            vec![Expected::OneOf { x: s[0] * 4 + s[1], words: sums.collect() }]
+        };
+        self.add("Reshare", "functions, added up", 2, &[2], all(&range(2), 2), expect, move |p, v, _| {
+            let z = left(p, &f, v)?;
+            let z = p.step("sum", Op::Sum { axis: 0 }, &[z])?;
+            Ok(vec![p.step("op", Op::Reshare, &[z])?])
+        });
+        let expect = move |s: &[i64]| {
+            let words: Vec<i64> = two(s[0]);
+            let with = words.iter().map(|z| 2 * z + s[0]).collect();
+            vec![Expected::OneOf { x: s[0], words }, Expected::OneOf { x: s[0], words: with }]
+        };
+        self.add(
+            "Reshare",
+            "a function, and with its number",
+            2,
+            &[1],
+            all(&range(2), 1),
+            expect,
+            move |p, v, _| {
+                let z = left(p, &g, v)?;
+                let with =
+                    p.step("with", Op::Combine { coefficients: vec![2, 1], constant: 0 }, &[z, v[0]])?;
+                Ok(vec![p.step("op", Op::Reshare, &[z])?, p.step("again", Op::Reshare, &[with])?])
+            },
+        );
         // With a line beside two segments, written out: what a key does there is the kernel's.
         let beyond = Some(Beyond { bits: 4, constant: -3, slope: 2 });
         let f = Lookup { cut: 0, low: 1, degree: 1, pieces: vec![3, -1, 5, 2], frac: 0, beyond };

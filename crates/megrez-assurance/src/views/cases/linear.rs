@@ -1,7 +1,7 @@
 //! Linear steps and products.
 
-use super::{BUT_BICOPTOR, Table, all, images, matrices, range, some, words};
-use megrez_plan::{Op, PublicMatrix, View};
+use super::{BUT_BICOPTOR, DEALT, Table, all, images, matrices, range, some, words};
+use megrez_plan::{Op, Plan, PublicMatrix, ValueId, View};
 use megrez_weights::{Matrix, Width};
 use std::sync::Arc;
 
@@ -180,6 +180,85 @@ impl Table {
             Ok(vec![p.step("op", Op::Conv(geometry), &[x, y])?])
         });
         case.only = Some(BUT_BICOPTOR);
+    }
+
+    /// What is left as a sum and shared.
+    pub(super) fn sums(&mut self) {
+        let left = |p: &mut Plan, v: &[ValueId]| p.step("product", Op::Additive(Box::new(Op::Mul)), &v[..2]);
+        let both = |c: [i64; 2]| Op::Combine { coefficients: c.to_vec(), constant: 1 };
+        let pairs = || all(&range(2), 2);
+        let four = || some(all(&range(2), 4), 40);
+        let added = |s: &[i64]| s[0] * s[2] + s[1] * s[3];
+        self.add(
+            "Reshare",
+            "products, added up",
+            2,
+            &[2, 2],
+            four(),
+            move |s| words(vec![added(s)]),
+            move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("sum", Op::Sum { axis: 0 }, &[z])?;
+                Ok(vec![p.step("op", Op::Reshare, &[z])?])
+            },
+        );
+        self.add(
+            "Additive",
+            "a product, shared twice",
+            2,
+            &[1, 1],
+            pairs(),
+            |s| words(vec![s[0] * s[1]; 2]),
+            move |p, v, _| {
+                let z = left(p, v)?;
+                Ok(vec![p.step("op", Op::Reshare, &[z])?, p.step("again", Op::Reshare, &[z])?])
+            },
+        )
+        .only = Some(DEALT);
+        self.add(
+            "Reshare",
+            "a product, doubled and with its factor",
+            3,
+            &[1, 1],
+            some(all(&range(3), 2), 40),
+            |s| words(vec![2 * s[0] * s[1] + s[0] + 1, s[0] * s[1] - s[1] + 1]),
+            move |p, v, _| {
+                let z = left(p, v)?;
+                let one = p.step("one", both([2, 1]), &[z, v[0]])?;
+                let two = p.step("two", both([-1, 1]), &[v[1], z])?;
+                Ok(vec![p.step("op", Op::Reshare, &[one])?, p.step("again", Op::Reshare, &[two])?])
+            },
+        );
+        self.add(
+            "Reshare",
+            "padded and repeated",
+            2,
+            &[1, 1],
+            pairs(),
+            |s| words(vec![0, s[0] * s[1], s[0] * s[1]]),
+            move |p, v, _| {
+                let z = left(p, v)?;
+                let z = p.step("pad", Op::Pad { before: vec![1, 0], after: vec![0, 0] }, &[z])?;
+                let z = p.step("gather", Op::Gather { axis: 0, indices: vec![0, 1, 1] }, &[z])?;
+                Ok(vec![p.step("op", Op::Reshare, &[z])?])
+            },
+        );
+        self.add(
+            "Reshare",
+            "times what is public, read by a product",
+            2,
+            &[1, 1],
+            pairs(),
+            |s| words(vec![3 * s[0] * s[1], 9 * s[0] * s[1] * s[0] * s[1]]),
+            move |p, v, n| {
+                let c =
+                    p.step("three", Op::Constant { shape: [1, n].into(), frac: 0, words: vec![3; n] }, &[])?;
+                let z = left(p, v)?;
+                let z = p.step("times", Op::Mul, &[c, z])?;
+                let z = p.step("op", Op::Reshare, &[z])?;
+                Ok(vec![z, p.step("next", Op::Mul, &[z, z])?])
+            },
+        );
     }
 
     /// Secrets x, y with |x·y| < 4.

@@ -1,6 +1,6 @@
 //! Truncations: of shared values, of products in additive sharing, and beside other steps.
 
-use super::{Build, Expect, Expected, Table, all, images, matrices, range, relu_of, some};
+use super::{Build, DEALT, Expect, Expected, Table, all, images, matrices, range, relu_of, some};
 use megrez_plan::{Op, Plan, Relu, ReluForm, SignBit, ValueId, View};
 
 impl Table {
@@ -113,7 +113,7 @@ impl Table {
                 move |p, v, _| Ok(vec![p.step("op", Op::MulTruncated { bits: bits.clone() }, v)?]),
             );
             case.frac = 1;
-            case.only = Some(&["mizar", "concurrent", "aegis"]);
+            case.only = Some(DEALT);
         }
         // Products that are left as sums.
         let sum = |op: Op| Op::Additive(Box::new(op));

@@ -114,7 +114,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P
     }
 }
 
-/// A product with a public operand.
+/// A product of a shared value with a public operand.
 pub struct PublicProduct<'a> {
     product: local::Product<'a>,
     shape: &'a Shape,
@@ -122,7 +122,7 @@ pub struct PublicProduct<'a> {
 
 impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P>> for PublicProduct<'a> {
     fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let product = local::Product::with_public(call)?;
+        let product = local::Product::with_public(call).filter(|_| !call.gives_sum())?;
         Some(PublicProduct { product, shape: call.shape() })
     }
 

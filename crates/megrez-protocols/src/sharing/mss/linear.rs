@@ -1,9 +1,12 @@
 //! Local steps on MSS: workers apply a linear map to m and to their share of r, the dealer to both
-//! shares of r. Public summands enter m alone. Nothing is sent, so nothing is seen.
+//! shares of r; of what is left as a sum, workers to their summands. Public summands enter m, or
+//! worker 0's summand. Nothing is sent, so nothing is seen.
+//!
+//! And how a sum is shared: the workers open it under a fresh mask.
 
-use super::{BitMask, Data, Mask, Masked, Masks, RingMask, Role};
+use super::{BitMask, Data, Mask, Masked, Masks, RingMask, Role, open};
 use crate::sharing::{Publics, Variant, linear_of_publics};
-use crate::{Call, Made, OnlineStep, Operands, local};
+use crate::{Call, Cost, Made, OnlineStep, Operands, Sharing, Unit, Unsupported, local};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::{Kind, Op, Value};
 use megrez_ring::{Shape, Word};
@@ -24,7 +27,7 @@ impl<W: Word, D: Device, P: Variant> Publics for Masked<W, D, P> {
     }
 }
 
-/// A linear map of ring values.
+/// A linear map of ring values, shared or left as sums.
 pub struct Linear<'a> {
     op: &'a Op,
     output: &'a Value,
@@ -37,7 +40,7 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Lin
     }
 
     fn deferred(&self, deferred_inputs: bool) -> bool {
-        deferred_inputs
+        deferred_inputs && !is_sum(self.output)
     }
 
     fn masks(
@@ -46,6 +49,9 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Lin
         output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
+        if is_sum(output) {
+            return Masked::<W, D, P>::fresh(party, output).map(Some);
+        }
         if let Some(public) = linear_of_publics::<Masked<W, D, P>>(party, self.op, output, inputs)? {
             return Ok(Some(public));
         }
@@ -60,8 +66,15 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Lin
         party: &mut Party<D>,
         operands: Operands<'_, Masked<W, D, P>>,
     ) -> Result<Made<Masked<W, D, P>>, Error> {
-        if Role::of(party) == Role::Dealer || matches!(self.output.kind, Kind::Public { .. }) {
+        let Role::Worker(j) = Role::of(party) else { return Ok((Data::None, None)) };
+        if matches!(self.output.kind, Kind::Public { .. }) {
             return Ok((Data::None, None));
+        }
+        if is_sum(self.output) {
+            let summand = |i| operands.summand(party.device(), j, i);
+            let x = (0..operands.inputs.len()).map(summand).collect::<Result<Vec<_>, Error>>()?;
+            let x: Vec<&Tensor<W, D>> = x.iter().map(|x| &**x).collect();
+            return Ok((Data::Sum(local::linear(party.device(), self.op, &x, self.output, j == 0)?), None));
         }
         let m: Vec<_> = (0..operands.inputs.len()).map(|i| operands.ring(i).0).collect();
         Ok((Data::Ring(local::linear(party.device(), self.op, &m, self.output, true)?), None))
@@ -105,29 +118,37 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Bit
     }
 }
 
+fn is_sum(value: &Value) -> bool {
+    matches!(value.kind, Kind::Additive { .. })
+}
+
 /// A product with a public operand.
 pub struct PublicProduct<'a> {
     product: local::Product<'a>,
-    shape: &'a Shape,
+    output: &'a Value,
 }
 
 impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for PublicProduct<'a> {
     fn of(_: &Masked<W, D, P>, call: Call<'a>) -> Option<Self> {
         let product = local::Product::with_public(call)?;
-        Some(PublicProduct { product, shape: call.shape() })
+        Some(PublicProduct { product, output: call.output })
     }
 
     fn deferred(&self, deferred_inputs: bool) -> bool {
-        deferred_inputs
+        deferred_inputs && !is_sum(self.output)
     }
 
     fn masks(
         &self,
         party: &mut Party<D>,
-        _: &Value,
+        output: &Value,
         inputs: &[Option<&Masks<W, D>>],
     ) -> Result<Option<Masks<W, D>>, Error> {
-        let apply = |x: &Tensor<W, D>, y: &Tensor<W, D>| self.product.apply(party.device(), x, y, self.shape);
+        if is_sum(output) {
+            return Masked::<W, D, P>::fresh(party, output).map(Some);
+        }
+        let apply =
+            |x: &Tensor<W, D>, y: &Tensor<W, D>| self.product.apply(party.device(), x, y, &output.shape);
         Ok(match inputs {
             [Some(Masks::Ring(x)), Some(Masks::Public(y))] => Some(Masks::Ring(x.map(|x| apply(x, y))?)),
             [Some(Masks::Public(x)), Some(Masks::Ring(y))] => Some(Masks::Ring(y.map(|y| apply(x, y))?)),
@@ -144,11 +165,40 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Pub
         if Role::of(party) == Role::Dealer {
             return Ok((Data::None, None));
         }
-        let operand = |i: usize| match operands.inputs[i].0 {
-            Masks::Public(x) => x,
+        let operand = |i: usize| match operands.inputs[i] {
+            (Masks::Public(x), _) | (_, Data::Sum(x)) => x,
             _ => operands.ring(i).0,
         };
-        let z = self.product.apply(party.device(), operand(0), operand(1), self.shape)?;
-        Ok((Data::Ring(z), None))
+        let z = self.product.apply(party.device(), operand(0), operand(1), &self.output.shape)?;
+        Ok((if is_sum(self.output) { Data::Sum(z) } else { Data::Ring(z) }, None))
+    }
+}
+
+/// A sum that is shared: opened under a fresh mask. One round, 2ℓ bits an element; each worker sees
+/// the other's summand under that one's half of the mask, and the uniform m.
+pub struct Reshare<'a> {
+    shape: &'a Shape,
+}
+
+impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Reshare<'a> {
+    fn of(_: &Masked<W, D, P>, call: Call<'a>) -> Option<Self> {
+        matches!(call.op, Op::Reshare).then_some(Reshare { shape: call.shape() })
+    }
+
+    fn cost(&self) -> Result<Cost, Unsupported> {
+        Ok(Cost::LOCAL.online_swap(1, 0, 1, self.shape.elements(), Unit::Bits(W::BITS)))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Masked<W, D, P>>,
+    ) -> Result<Made<Masked<W, D, P>>, Error> {
+        let Role::Worker(j) = Role::of(party) else { return Ok((Data::None, None)) };
+        let (device, n) = (party.device(), self.shape.elements());
+        let (z, r) = (operands.summand(device, j, 0)?, operands.fresh().share());
+        let share = device.combine(&[(W::ONE, &z.buf), (W::ONE, &r.buf)], W::ZERO, n)?;
+        let m = open(party, j, "reshared", n, share)?;
+        Ok((Data::of_ring(self.shape, Some(m)), None))
     }
 }

@@ -10,6 +10,7 @@ use megrez_plan::{Kind, Value};
 use megrez_prg::Key;
 use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 /// The sharing on the ring of `W` and device `D`; protocols on it differ in `P`.
@@ -46,8 +47,10 @@ pub enum Masks<W: Word, D: Device> {
     Ring(RingMask<W, D>),
     /// A secret bit.
     Bit(BitMask<D>),
+    /// A value that is left as a sum has no mask: its shape.
+    Sum(Shape),
 }
-encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit);
+encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
 
 /// What a party learns of a value online. The dealer learns nothing.
 #[derive(Clone)]
@@ -58,6 +61,8 @@ pub enum Data<W: Word, D: Device> {
     Ring(Tensor<W, D>),
     /// m of a bit.
     Bit(Bits<D>),
+    /// A worker's summand of a value that is left as a sum.
+    Sum(Tensor<W, D>),
 }
 
 impl<W: Word, D: Device> Encode<D> for Data<W, D> {
@@ -72,6 +77,10 @@ impl<W: Word, D: Device> Encode<D> for Data<W, D> {
                 out.push(2);
                 m.write(device, out)?;
             }
+            Data::Sum(z) => {
+                out.push(3);
+                z.write(device, out)?;
+            }
         }
         Ok(())
     }
@@ -80,6 +89,7 @@ impl<W: Word, D: Device> Encode<D> for Data<W, D> {
             0 => Data::None,
             1 => Data::Ring(Encode::<D>::read(device, input)?),
             2 => Data::Bit(Encode::<D>::read(device, input)?),
+            3 => Data::Sum(Encode::<D>::read(device, input)?),
             _ => return Err(EncodeError::Damaged),
         })
     }
@@ -105,6 +115,10 @@ impl<W: Word, D: Device> Data<W, D> {
     pub(crate) fn of_ring(shape: &Shape, m: Option<D::Buf<W>>) -> Self {
         m.map_or(Data::None, |m| Data::Ring(Tensor::new(shape.clone(), m)))
     }
+    /// A summand of this shape.
+    pub(crate) fn of_sum(shape: &Shape, z: D::Buf<W>) -> Self {
+        Data::Sum(Tensor::new(shape.clone(), z))
+    }
     /// m of bits, where this party has it.
     pub(crate) fn of_bits(shape: &Shape, m: Option<D::Buf<u64>>) -> Self {
         m.map_or(Data::None, |m| Data::Bit(Bits::new(shape.clone(), m)))
@@ -123,6 +137,17 @@ impl<'a, W: Word, D: Device, P: Variant> Operands<'a, Masked<W, D, P>> {
     pub(crate) fn ring(&self, i: usize) -> (&'a Tensor<W, D>, &'a Tensor<W, D>) {
         let m = self.masked(i).expect("workers hold masked values online");
         (m, self.inputs[i].0.ring().share())
+    }
+    /// A worker's summand of an input: what it holds of one that is left as a sum, m − r_0 or −r_1 of
+    /// a ring value.
+    pub(crate) fn summand(&self, device: &D, j: usize, i: usize) -> Result<Cow<'a, Tensor<W, D>>, Error> {
+        if let Data::Sum(z) = self.inputs[i].1 {
+            return Ok(Cow::Borrowed(z));
+        }
+        let (m, r) = self.ring(i);
+        let public = if j == 0 { W::ONE } else { W::ZERO };
+        let words = device.combine(&[(public, &m.buf), (W::ONE.neg(), &r.buf)], W::ZERO, m.elements())?;
+        Ok(Cow::Owned(Tensor::new(m.shape.clone(), words)))
     }
     /// A worker's m of a bit input.
     pub(crate) fn masked_bits(&self, i: usize) -> &'a Bits<D> {
@@ -191,6 +216,7 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
     fn fresh(party: &mut Party<D>, value: &Value) -> Result<Masks<W, D>, Error> {
         Ok(match value.kind {
             Kind::Bit => Masks::Bit(BitMask::fresh_bits(party, &value.shape)?),
+            Kind::Additive { .. } => Masks::Sum(value.shape.clone()),
             _ => Masks::Ring(RingMask::fresh(party, &value.shape)?),
         })
     }
