@@ -35,6 +35,8 @@ class Protocol:
     """Whether a selection by a secret bit truncates what it selects."""
     multiplies_truncated: bool
     """Whether a product of elements truncates its factors."""
+    reshares: bool
+    """Whether products wait as sums until linear steps have made less of them."""
     lookup: bool
     """Whether it looks up functions of one value in dealt tables."""
     offload: bool

@@ -73,7 +73,7 @@ impl SignBit {
             return refuse(format!("cannot compare {width} bits after cutting {} of {ring}", self.cut));
         }
         match &self.list {
-            List::Bits => Ok(()),
+            List::Bits | List::Tree => Ok(()),
             List::Digits(widths) if widths.iter().any(|&w| !(1..=8).contains(&w)) => {
                 refuse("digit widths are 1 to 8 bits")
             }

@@ -43,8 +43,8 @@ pub enum Kind {
         frac: u32,
     },
     /// A secret ring element with `frac` fraction bits that is left as a sum of one summand per
-    /// party: it is added, rearranged, multiplied by what is public, and truncated or shared; nothing
-    /// else.
+    /// party: it is added, rearranged, multiplied by what is public, and truncated or shared;
+    /// nothing else.
     Additive {
         /// Fraction bits.
         frac: u32,

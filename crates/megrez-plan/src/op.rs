@@ -206,6 +206,8 @@ impl SignBit {
         match &self.list {
             List::Bits => self.width(ring) as usize - 1,
             List::Digits(widths) => widths.iter().map(|w| (1 << w) - 1).sum(),
+            // Bits, in fact, and no more than six for one that is compared.
+            List::Tree => self.width(ring) as usize,
         }
     }
 }
@@ -217,6 +219,10 @@ pub enum List {
     Bits,
     /// One entry per digit, widths from the most significant; they sum to λ − 1.
     Digits(Vec<u32>),
+    /// No list: carries of digits, joined by a tree. The dealer takes no part online, and a round
+    /// more is taken from 18 bits on, but fewer bits in all. Of signs and of many thresholds; what
+    /// else compares takes the digits of fewest bits.
+    Tree,
 }
 
 /// What digit widths are chosen for.

@@ -409,8 +409,8 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", end.clone(), &[turned]).unwrap()
         });
     }
-    // Sums that are shared: products and functions, alone and with values beside them; of masks that
-    // are late.
+    // Sums that are shared: products and functions, alone and with values beside them; of masks
+    // that are late.
     let left = |op: Op| Op::Additive(Box::new(op));
     let both = |c: [i64; 2]| Op::Combine { coefficients: c.to_vec(), constant: 5 };
     case("reshared/products", false, &[x(full), y(full)], &|p, v| {

@@ -11,17 +11,13 @@
 use crate::mrss::open_cost;
 use crate::rss::{self, Rss, reshare_cost};
 use crate::steps::planes::{ReplicatedBit, reshare};
+pub(super) use crate::steps::polynomial::{Factor, Set, Sum};
 use crate::{Cost, Unit};
-use megrez_kernels::{Circuit, Device, Wire};
+use megrez_kernels::{Circuit, Device};
 use megrez_ring::bits;
 use megrez_session::{Error, Party};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
-
-/// A replicated bit that products are made of, by number.
-pub(super) type Factor = usize;
-/// Factors of a product, rising.
-pub(super) type Set = Vec<Factor>;
 
 /// The products that a step needs, and where each stands among the planes that it keeps: the
 /// factors themselves first, then products of two, then the others.
@@ -136,90 +132,6 @@ impl Products {
         let program = circuit.compile();
         let all: Vec<_> = buffers.iter().collect();
         Rss::zip(me, &all, |_, inputs| Ok(party.device().run_circuit(&program, inputs, words)?.remove(0)))
-    }
-}
-
-/// A sum of products of masks with public coefficients: what a public function of masked bits is.
-/// No coefficient is 1, and the empty product is the public summand.
-#[derive(Clone, Default)]
-pub(super) struct Sum(BTreeMap<Set, Option<Wire>>);
-
-impl Sum {
-    /// 1.
-    pub fn one() -> Self {
-        Sum(BTreeMap::from([(vec![], None)]))
-    }
-
-    /// The products that occur.
-    pub fn sets(&self) -> impl Iterator<Item = Set> {
-        self.0.keys().cloned()
-    }
-
-    /// Times the bit `factor` ⊕ `public`.
-    pub fn times(&self, circuit: &mut Circuit, factor: Factor, public: Wire) -> Sum {
-        let mut product = self.times_mask(factor);
-        for (set, &coefficient) in &self.0 {
-            let coefficient = coefficient.map_or(public, |c| circuit.and(c, public));
-            product.add(circuit, set.clone(), Some(coefficient));
-        }
-        product
-    }
-
-    /// Times the replicated bit `factor`.
-    pub fn times_mask(&self, factor: Factor) -> Sum {
-        let with = |set: &Set| {
-            let mut set = set.clone();
-            set.push(factor);
-            set.sort_unstable();
-            set
-        };
-        Sum(self.0.iter().map(|(set, &coefficient)| (with(set), coefficient)).collect())
-    }
-
-    /// Times a public bit.
-    pub fn times_public(&self, circuit: &mut Circuit, public: Wire) -> Sum {
-        let times = |circuit: &mut Circuit, c: Option<Wire>| c.map_or(public, |c| circuit.and(c, public));
-        Sum(self.0.iter().map(|(set, &c)| (set.clone(), Some(times(circuit, c)))).collect())
-    }
-
-    fn add(&mut self, circuit: &mut Circuit, set: Set, coefficient: Option<Wire>) {
-        let sum = match (self.0.get(&set).copied(), coefficient) {
-            (None, c) => c,
-            (Some(Some(a)), Some(b)) => Some(circuit.xor(a, b)),
-            (Some(None), Some(a)) | (Some(Some(a)), None) => Some(circuit.not(a)),
-            (Some(None), None) => Some(Circuit::ZERO),
-        };
-        self.0.insert(set, sum);
-    }
-
-    /// Plus another.
-    pub fn plus(mut self, circuit: &mut Circuit, other: &Sum) -> Sum {
-        other.0.iter().for_each(|(set, &coefficient)| self.add(circuit, set.clone(), coefficient));
-        self
-    }
-
-    /// Component `c`, the planes of products coming from `plane`.
-    pub fn component(
-        &self,
-        circuit: &mut Circuit,
-        c: usize,
-        plane: impl Fn(&mut Circuit, &[Factor]) -> Wire,
-    ) -> Wire {
-        let mut sum = Circuit::ZERO;
-        for (set, &coefficient) in &self.0 {
-            let term = match (set.is_empty(), coefficient) {
-                (true, _) if c != 0 => continue,
-                (true, None) => circuit.not(Circuit::ZERO),
-                (true, Some(public)) => public,
-                (false, None) => plane(circuit, set),
-                (false, Some(public)) => {
-                    let product = plane(circuit, set);
-                    circuit.and(public, product)
-                }
-            };
-            sum = circuit.xor(sum, term);
-        }
-        sum
     }
 }
 

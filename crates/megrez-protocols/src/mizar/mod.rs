@@ -20,6 +20,7 @@ mod product;
 mod relu;
 mod select;
 mod sign;
+mod tree;
 pub(crate) mod truncate;
 mod truncated_product;
 mod winner;
@@ -40,6 +41,7 @@ use product::Product;
 use relu::Relu;
 use select::Select;
 use sign::Sign;
+use tree::SignTree;
 use truncate::Truncate;
 use truncated_product::TruncatedProduct;
 use winner::Winner;
@@ -64,6 +66,7 @@ suite_of_steps! { Mizar, refuse =>
     2 = BitLinear,
     3 = PublicProduct,
     4 = Product,
+    19 = SignTree,
     6 = Sign,
     7 = CompareMany,
     8 = Relu,

@@ -6,6 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod digits;
 pub(crate) mod offloaded;
 pub(crate) mod planes;
+pub(crate) mod polynomial;
 pub(crate) mod product;
 pub(crate) mod relu;
 pub(crate) mod select;

@@ -2,7 +2,7 @@
 //! Fig. 4) or one entry per digit. Its algebra stands with the protocol; devices have kernels for
 //! lists of this shape.
 
-use megrez_plan::{List, SignBit};
+use megrez_plan::{Fewest, List, SignBit};
 use megrez_ring::Prime;
 
 /// How a value is cut and split, and the field of its list.
@@ -32,9 +32,15 @@ impl ListSpec {
     /// numbers fit.
     pub fn new(sign: &SignBit, ring: u32) -> Self {
         let width = sign.width(ring);
+        let digits = |widths: &[u32]| (Entries::Digits(widths.to_vec()), widths.len() as u32);
         let (entries, length) = match &sign.list {
             List::Bits => (Entries::Bits, width),
-            List::Digits(widths) => (Entries::Digits(widths.clone()), widths.len() as u32),
+            List::Digits(widths) => digits(widths),
+            // What a tree is not made for.
+            List::Tree => match List::digits(width, Fewest::Total) {
+                List::Digits(widths) => digits(&widths),
+                _ => (Entries::Bits, width),
+            },
         };
         ListSpec { cut: sign.cut, width, entries, prime: Prime::above(length) }
     }

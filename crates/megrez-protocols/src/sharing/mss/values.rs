@@ -138,8 +138,8 @@ impl<'a, W: Word, D: Device, P: Variant> Operands<'a, Masked<W, D, P>> {
         let m = self.masked(i).expect("workers hold masked values online");
         (m, self.inputs[i].0.ring().share())
     }
-    /// A worker's summand of an input: what it holds of one that is left as a sum, m − r_0 or −r_1 of
-    /// a ring value.
+    /// A worker's summand of an input: what it holds of one that is left as a sum, m − r_0 or −r_1
+    /// of a ring value.
     pub(crate) fn summand(&self, device: &D, j: usize, i: usize) -> Result<Cow<'a, Tensor<W, D>>, Error> {
         if let Data::Sum(z) = self.inputs[i].1 {
             return Ok(Cow::Borrowed(z));
