@@ -193,7 +193,7 @@ def compile(
     frac: int | None = None,
     input_range: float | Interval | Mapping[str, float | Interval] = 1.0,
     ranges: Literal["prove", "calibrated", "assume"] = "prove",
-    list: Literal["bits", "digits"] = "digits",
+    list: Literal["bits", "digits", "tree"] = "digits",
     widths: Sequence[int] | None = None,
     bits: int | None = None,
     cut: int = 0,
@@ -228,7 +228,8 @@ def compile(
             one of these for each input by name. Data outside is refused before it is shared.
         ranges: refuse a model whose ranges cannot be proven to fit the ring, take what `calibration` has
             measured where proofs end, or assume that they do.
-        list: what the workers send to compare with zero: a list of bits or of digits.
+        list: how two workers and a dealer compare with zero: by a list of bits or of digits, or by a ``tree`` of
+            digits, which needs no dealer online.
         widths: the digits' widths, most significant first; by default the best known.
         bits: how many bits a comparison looks at, sign included; by default all.
         cut: how many low bits a comparison ignores.

@@ -39,6 +39,10 @@ fn digits(low: u32, cut: u32) -> SignBit {
     }
 }
 
+fn tree(bits: u32, cut: u32) -> SignBit {
+    SignBit { list: List::Tree, cut, bits: Some(bits) }
+}
+
 fn relu(form: ReluForm, truncate: u32) -> Op {
     let sign = if form == ReluForm::Table {
         SignBit { list: List::Bits, cut: 2, bits: Some(4) }
@@ -166,6 +170,7 @@ fn lasting(name: &'static str, op: Op) -> Option<Case> {
 pub fn of(protocol: &str) -> Vec<Case> {
     let registered = registry::find(protocol).expect("a protocol of the registry");
     let many = Op::CompareMany { sign: digits(9, 0), thresholds: vec![-3, 0, 5] };
+    let by_tree = Op::CompareMany { sign: tree(22, 0), thresholds: vec![-3, 0, 5] };
     let sixth = |k: usize| move |plan: &mut Plan, b: &[ValueId]| plan.step("step", Op::And, &b[..k]).ok();
     let mut cases = vec![
         step("product", Op::Mul, 2),
@@ -178,6 +183,10 @@ pub fn of(protocol: &str) -> Vec<Case> {
         step("noise", Op::Noise { shape: [N].into(), frac: 16, deviation: 1 << 20 }, 0),
         step("sign, all bits", Op::NonNegative(SignBit::FULL), 1),
         step("sign, digits", Op::NonNegative(digits(9, 3)), 1),
+        step("sign, a tree of many nodes", Op::NonNegative(tree(64, 0)), 1),
+        step("sign, a tree of one node", Op::NonNegative(tree(14, 3)), 1),
+        step("sign, a digit", Op::NonNegative(tree(4, 2)), 1),
+        step("many thresholds by a tree", by_tree, 1),
         step("many thresholds", many, 1),
         step("maximum", Op::Maximum(digits(9, 0)), 4),
         step("lookup by table", lookup(4), 1),
@@ -215,6 +224,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
         lasting("weights that last", Op::Truncate { bits: 8 }),
         lasting("weights that last, by key", relu(ReluForm::Key, 8)),
         lasting("weights that last, compared", Op::NonNegative(digits(9, 3))),
+        lasting("weights that last, compared by a tree", Op::NonNegative(tree(20, 3))),
     ];
     for truncate in [0, 8] {
         for (name, form) in [

@@ -87,8 +87,9 @@ impl Builder {
             _ => Some(2 + self.choices.below(14) as u32),
         };
         let low = bits.unwrap_or(ring - cut) - 1;
-        let list = match self.choices.below(3) {
+        let list = match self.choices.below(4) {
             0 => List::Bits,
+            3 => List::Tree,
             1 => List::Digits([vec![3; low as usize / 3], vec![1; low as usize % 3]].concat()),
             _ => List::Digits([vec![2; low as usize / 2], vec![1; low as usize % 2]].concat()),
         };

@@ -151,7 +151,7 @@ fn impossible_options_are_refused() {
     // Without a folder the command has its own digits.
     cli("demo --parties thread --images 0", &[]).refused(&["at least one image"]);
     for (option, word) in [
-        ("--list squares", "the list is bits or digits"),
+        ("--list squares", "the list is bits, digits or tree"),
         ("--form 9r", "the form of ReLU is"),
         ("--range maybe", "prove"),
     ] {

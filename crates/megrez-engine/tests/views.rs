@@ -167,6 +167,7 @@ fn compared(run: &Transcript, sign: &SignBit, secret: u8) -> Compared {
         let rho = (r >> sign.cut).wrapping_sub(1);
         match &sign.list {
             List::Bits => rho >> (spec.width - 2) & 1,
+            List::Tree => panic!("a tree has no list"),
             List::Digits(widths) => {
                 u8::from(rho >> (spec.width - 1 - widths[0]) & ((1 << widths[0]) - 1) == 0)
             }
@@ -237,6 +238,45 @@ fn a_workers_view_of_the_sign_bit_is_independent_of_the_secret() {
             });
             assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a bare answer passes");
         }
+    }
+}
+
+/// Three digits and a node above them; the dealer sees nothing.
+#[test]
+fn a_workers_view_of_a_tree_is_independent_of_the_secret() {
+    let sign = SignBit { list: List::Tree, ..SignBit::FULL };
+    // Planes that are dealt to worker 0 and to worker 1, and that each opens to the other.
+    let (dealt, opened) = ([("op/v", 14), ("op/products", 5)], 4);
+    let runs = [0, 0x35, 0x80, 0xff].map(|x| (x, execute(Op::NonNegative(sign.clone()), 2, &[x])));
+    for j in 0..2 {
+        let views: Vec<_> = runs
+            .iter()
+            .map(|(x, run)| {
+                let r = [run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
+                let mut view: View = vec![("m", run.masked_input(0)), ("r_j", r[j].clone())];
+                let mut planes = |name, bits: Vec<u8>| {
+                    view.extend(bits.chunks_exact(N).map(|plane| (name, plane.to_vec())));
+                };
+                let (name, count) = dealt[j];
+                planes("dealt", run.bits(Offline, 2, j, name, count * N));
+                planes("level", run.bits(Online, 1 - j, j, "op/level0", opened * N));
+                planes("own", run.bits(Online, j, 1 - j, "op/level0", opened * N));
+                planes("sign", run.bits(Online, 1 - j, j, "op/sign", N));
+                assert!(run.sent.iter().all(|s| s.phase != Online || (s.from, s.to) != (2, j)));
+                (format!("x = {x:#x}"), view)
+            })
+            .collect();
+        indistinguishable(&format!("worker {j}"), &views);
+        // The control: the carry of the lower digit, which is opened under a mask, without it.
+        let bare = [0, 1].map(|i| {
+            let (_, run) = &runs[i];
+            let [m, a, b] = [run.masked_input(0), run.input_mask(0, 0, N), run.input_mask(1, 0, N)];
+            let r = zip(&a, &b, u8::wrapping_add);
+            let mut view = views[i].1.clone();
+            view[2].1 = zip(&m, &r, |m, r| u8::from((!m & 7) + (r & 7) > 7));
+            view
+        });
+        assert!(compare_views(&bare[0], &bare[1]).0 > 2.0 * MANY, "a bare carry passes");
     }
 }
 

@@ -412,6 +412,9 @@ fn lower_each(
     }
     let graph = graph.clone();
     let mut plan = cx.plan;
+    if options.selects_truncated {
+        megrez_passes::select_by_trees(&mut plan).expect("a plan that was built by the rules keeps to them");
+    }
     if options.multiplies_truncated {
         let stands_for = megrez_passes::truncate_in_products(&mut plan)
             .expect("a plan that was built by the rules keeps to them");

@@ -3,7 +3,7 @@
 use crate::calibration::Calibration;
 use crate::publisher::Publisher;
 use crate::range::{Interval, RangePolicy};
-use megrez_plan::{Fewest, ReluForm, SignBit};
+use megrez_plan::{Fewest, List, ReluForm, SignBit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How to lower a graph.
@@ -207,6 +207,29 @@ pub enum ListStyle {
     Bits,
     /// One entry per digit.
     Digits(Fewest),
+    /// A tree of digits.
+    Tree,
+}
+
+impl ListStyle {
+    /// The list of a comparison of so many bits.
+    pub(crate) fn of(self, width: u32) -> List {
+        match self {
+            ListStyle::Bits => List::Bits,
+            ListStyle::Digits(fewest) => List::digits(width, fewest),
+            ListStyle::Tree => List::Tree,
+        }
+    }
+}
+
+impl From<&List> for ListStyle {
+    fn from(list: &List) -> Self {
+        match list {
+            List::Bits => ListStyle::Bits,
+            List::Digits(_) => ListStyle::Digits(Fewest::Total),
+            List::Tree => ListStyle::Tree,
+        }
+    }
 }
 
 impl Default for CompileOptions {

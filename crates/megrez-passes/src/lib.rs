@@ -10,6 +10,7 @@ mod offload;
 mod openings;
 mod products;
 mod resharing;
+mod trees;
 
 pub use choose::{Estimate, choose};
 pub use maxima::spread_maxima;
@@ -17,6 +18,7 @@ pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
 pub use openings::defer_openings;
 pub use products::truncate_in_products;
 pub use resharing::defer_resharing;
+pub use trees::select_by_trees;
 
 use megrez_plan::{Plan, PlanError};
 

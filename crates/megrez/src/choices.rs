@@ -96,13 +96,15 @@ choice! {
 }
 
 choice! {
-    /// What the workers send to compare with zero.
+    /// How two workers and a dealer compare with zero.
     List, "list":
     /// Bits.
     Bits = "bits",
     /// Digits of several bits: fewer and longer elements.
     #[default]
     Digits = "digits",
+    /// A tree of digits: the dealer takes no part online, and fewer bits are sent in all.
+    Tree = "tree",
 }
 
 choice! {
@@ -220,6 +222,7 @@ impl List {
         match self {
             List::Bits => ListStyle::Bits,
             List::Digits => ListStyle::Digits(fewest),
+            List::Tree => ListStyle::Tree,
         }
     }
 }

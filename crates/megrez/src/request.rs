@@ -86,8 +86,8 @@ pub struct CompileRequest {
     /// numbers.
     #[cfg_attr(feature = "clap", arg(long, help_heading = RANGES))]
     pub guard: bool,
-    /// The list of a comparison: bits or digits [default: digits for models, bits for single
-    /// operations].
+    /// The list of a comparison: bits, digits or tree, which needs no dealer online [default:
+    /// digits for models, bits for single operations].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub list: Option<List>,
     /// Digit widths, most significant first [default: the best known for the number of bits].
@@ -508,8 +508,9 @@ pub fn sign_bit(
         (List::Bits, None) => Plan::Bits,
         (List::Digits, Some(widths)) => Plan::Digits(widths.to_vec()),
         (List::Digits, None) => Plan::digits(full.width(ring), Fewest::Total),
-        (List::Bits, Some(_)) => {
-            return Err(Error::Refused("the list is `bits` or `digits`; widths go with digits".into()));
+        (List::Tree, None) => Plan::Tree,
+        (List::Bits | List::Tree, Some(_)) => {
+            return Err(Error::Refused("widths go with the list `digits`".into()));
         }
     };
     Ok(SignBit { list, ..full })

@@ -161,7 +161,8 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         p.step("op", Op::Sum { axis: 0 }, &[joined]).unwrap()
     });
     case("truncate", true, &[x(quarter)], &|p, v| p.step("op", Op::Truncate { bits: f }, v).unwrap());
-    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring))] {
+    let tree = SignBit { list: List::Tree, ..SignBit::FULL };
+    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring)), ("tree", tree.clone())] {
         case(&format!("non-negative/{kind}"), false, &[x(full)], &|p, v| {
             p.step("op", Op::NonNegative(sign.clone()), v).unwrap()
         });
@@ -174,7 +175,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     }
     // One against many, edges among the thresholds; |x − t| stays in range.
     let (half, edge) = (1i64 << (ring - 3), 1i64 << (ring - 4));
-    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring))] {
+    for (kind, sign) in [("bits", SignBit::FULL), ("digits", digits(ring)), ("tree", tree.clone())] {
         let thresholds = vec![0, 1, -1, edge, -half, half - 1, 0];
         case(&format!("compare-many/{kind}"), false, &[x(quarter)], &|p, v| {
             p.step("op", Op::CompareMany { sign: sign.clone(), thresholds: thresholds.clone() }, v).unwrap()
@@ -190,6 +191,10 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     case("compare-many/late", false, &[x(quarter)], &|p, v| {
         let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
         p.step("op", Op::CompareMany { sign: digits(ring), thresholds: vec![1, edge] }, &[z]).unwrap()
+    });
+    case("compare-many/late-tree", false, &[x(quarter)], &|p, v| {
+        let z = p.step("relu", relu_as(ReluForm::TwoRounds, SignBit::FULL, 0), v).unwrap();
+        p.step("op", Op::CompareMany { sign: tree.clone(), thresholds: vec![1, edge] }, &[z]).unwrap()
     });
     // The largest of two, three and four values; a cut is exact on its multiples; one input's mask
     // deferred, one value twice.

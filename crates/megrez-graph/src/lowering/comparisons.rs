@@ -6,7 +6,7 @@ use crate::options::{Comparison, ListStyle};
 use crate::problem::{Refusal, out_of_range, refuse};
 use crate::range::{Interval, Range, RangePolicy};
 use megrez_plan::{
-    Fewest, Gives, List, Lookup, MAX_CONTENDERS, MAX_WINNER_BITS, Op, Relu, ReluForm, SignBit, ValueId, View,
+    Fewest, Gives, Lookup, MAX_CONTENDERS, MAX_WINNER_BITS, Op, Relu, ReluForm, SignBit, ValueId, View,
     Winner,
 };
 use std::collections::HashSet;
@@ -152,11 +152,12 @@ impl Lowering<'_> {
     /// The comparison of values whose magnitude everybody knows: of no more bits than that has.
     fn known_sign(&self, magnitude: i128) -> SignBit {
         let width = (i128::BITS - magnitude.leading_zeros() + 1).clamp(2, self.options.ring);
-        let bits = match &self.options.comparison {
-            Comparison::Fixed(sign) => matches!(sign.list, List::Bits),
-            Comparison::Fitted { list, .. } => matches!(list, ListStyle::Bits),
+        let style = match &self.options.comparison {
+            Comparison::Fixed(sign) => ListStyle::from(&sign.list),
+            Comparison::Fitted { list: ListStyle::Digits(_), .. } => ListStyle::Digits(Fewest::Total),
+            Comparison::Fitted { list, .. } => *list,
         };
-        let list = if bits { List::Bits } else { List::digits(width, Fewest::Total) };
+        let list = style.of(width);
         SignBit { list, cut: 0, bits: Some(width) }
     }
 
@@ -185,16 +186,10 @@ impl Lowering<'_> {
     pub(super) fn exact_sign(&self, magnitude: i128) -> SignBit {
         let ring = self.options.ring;
         let (width, list) = match &self.options.comparison {
-            Comparison::Fixed(sign) => match sign.list {
-                List::Bits => (ring, List::Bits),
-                List::Digits(_) => (ring, List::digits(ring, Fewest::Total)),
-            },
+            Comparison::Fixed(sign) => (ring, ListStyle::from(&sign.list).of(ring)),
             Comparison::Fitted { list, .. } => {
                 let width = (i128::BITS - magnitude.leading_zeros() + 1).clamp(2, ring);
-                match list {
-                    ListStyle::Bits => (width, List::Bits),
-                    ListStyle::Digits(fewest) => (width, List::digits(width, *fewest)),
-                }
+                (width, list.of(width))
             }
         };
         SignBit { list, cut: 0, bits: Some(width) }
@@ -405,10 +400,7 @@ impl Lowering<'_> {
         let last = ring - 2;
         let cut = (beyond..last).find(|&cut| width_after(cut) <= most).unwrap_or(last);
         let width = width_after(cut);
-        let list = match list {
-            ListStyle::Bits => List::Bits,
-            ListStyle::Digits(fewest) => List::digits(width, *fewest),
-        };
+        let list = list.of(width);
         (SignBit { list, cut, bits: Some(width) }, magnitude < proven)
     }
 

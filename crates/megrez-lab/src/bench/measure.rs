@@ -145,6 +145,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
     let list = match &first.list {
         List::Bits => "bits",
         List::Digits(_) => "digits",
+        List::Tree => "tree",
     };
     let widths = match &first.list {
         List::Digits(widths) if relus.len() <= 1 => json!(widths),

@@ -232,6 +232,9 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
     };
     let z = z.map_err(refuse)?;
     plan.output("z", client, z);
+    if find(&o.run.protocol)?.selects_truncated {
+        megrez_passes::select_by_trees(&mut plan).map_err(refuse)?;
+    }
     Ok(plan)
 }
 

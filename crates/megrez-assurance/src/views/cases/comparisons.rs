@@ -31,6 +31,13 @@ impl Table {
         add("cut by 1", 3, 1, SignBit { cut: 1, ..SignBit::FULL }, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
         let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
         add("a digit, cut by 1, of 4 bits", 4, 1, cut, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
+        // One digit: nodes are for the symbolic checker, and for statistics at 8 bits.
+        let tree = || SignBit { list: List::Tree, ..SignBit::FULL };
+        add("3 bits by a tree", 3, 1, tree(), all(&range(3), 1));
+        add("4 bits by a tree", 4, 1, tree(), all(&range(4), 1));
+        let cut = SignBit { cut: 1, ..tree() };
+        add("by a tree, cut by 1", 3, 1, cut, all(&[-4, -3, -2, -1, 0, 1, 2], 1));
+        add("neighbours by a tree", 2, 2, tree(), all(&range(2), 2));
         add("neighbours", 2, 2, SignBit::FULL, all(&range(2), 2));
         add("neighbours by digits", 2, 2, digits(&[1]), all(&range(2), 2));
         self.add(
@@ -54,6 +61,11 @@ impl Table {
                 Ok(vec![p.step("op", op, v)?])
             });
         }
+        let expect = |s: &[i64]| words([-1, 2].iter().map(|t| bit(wrap(s[0] - t, 3) >= 0)).collect());
+        self.add("CompareMany", "a tree, 2 thresholds", 3, &[1], all(&range(3), 1), expect, |p, v, _| {
+            let sign = SignBit { list: List::Tree, ..SignBit::FULL };
+            Ok(vec![p.step("op", Op::CompareMany { sign, thresholds: vec![-1, 2] }, v)?])
+        });
         let expect = |s: &[i64]| {
             words([0, 1].iter().flat_map(|t| s.iter().map(move |x| bit(wrap(x - t, 2) >= 0))).collect())
         };
