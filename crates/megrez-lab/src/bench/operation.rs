@@ -5,7 +5,7 @@ use super::options::BenchOptions;
 use megrez::protocols::find;
 use megrez::{Error, Result};
 use megrez_graph::PoolForm;
-use megrez_plan::{Gives, Op, Plan, PlanError, Relu, ValueId, View, Winner};
+use megrez_plan::{Gives, List, Op, Plan, PlanError, Relu, ValueId, View, Winner};
 use megrez_ring::Shape;
 
 /// The operations that `bench op` knows.
@@ -232,7 +232,7 @@ pub fn op_plan(op: &str, client: &str, o: &BenchOptions) -> Result<Plan> {
     };
     let z = z.map_err(refuse)?;
     plan.output("z", client, z);
-    if find(&o.run.protocol)?.selects_truncated {
+    if o.sign.list == List::Tree && find(&o.run.protocol)?.selects_truncated {
         megrez_passes::select_by_trees(&mut plan).map_err(refuse)?;
     }
     Ok(plan)
