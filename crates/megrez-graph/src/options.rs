@@ -200,6 +200,18 @@ pub enum Comparison {
     },
 }
 
+impl Comparison {
+    /// The same comparisons, by trees of digits.
+    pub fn by_trees(&self) -> Comparison {
+        match self.clone() {
+            Comparison::Fixed(sign) => Comparison::Fixed(SignBit { list: List::Tree, ..sign }),
+            Comparison::Fitted { bits, calibration, .. } => {
+                Comparison::Fitted { list: ListStyle::Tree, bits, calibration }
+            }
+        }
+    }
+}
+
 /// The list of fitted comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListStyle {

@@ -155,7 +155,8 @@ pub fn mix(
 
 /// The options with the form of ReLU, and the form of pools unless that is given, whose online
 /// phase takes the network least time, that of the offline phase counted a quarter, and among
-/// equals the fewest bits of both phases. Forms that the protocol lacks are left out.
+/// equals the fewest bits of both phases. Where comparisons may be `any`, trees of digits are tried
+/// too. Forms that the protocol lacks are left out.
 ///
 /// # Errors
 /// If the protocol can run none of them.
@@ -163,15 +164,19 @@ pub fn form(
     graph: &Graph,
     client: &str,
     options: &CompileOptions,
-    pool: Option<PoolForm>,
+    (pool, any): (Option<PoolForm>, bool),
     protocol: &str,
     net: &NetProfile,
 ) -> Result<CompileOptions> {
     use ReluForm::{Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
     let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key];
-    let chosen = choose(variants(graph, options, pool, &forms), |options| {
-        estimate(protocol, &compile_for(graph, client, options)?.plan, net, ONLINE)
-    });
+    let trees = CompileOptions { comparison: options.comparison.by_trees(), ..options.clone() };
+    // What a round costs in local work is not counted, and without a network there is nothing else.
+    let by_trees = (any && !net.is_unshaped() && find(protocol)?.selects_truncated)
+        .then(|| variants(graph, &trees, pool, &[ThreeRounds, Key]).collect::<Vec<_>>());
+    let all = variants(graph, options, pool, &forms).chain(by_trees.into_iter().flatten());
+    let chosen =
+        choose(all, |options| estimate(protocol, &compile_for(graph, client, options)?.plan, net, ONLINE));
     chosen.map_err(|e| e.expect("there are five forms"))
 }
 
@@ -186,7 +191,7 @@ mod tests {
         let graph = models::build("lenet", 1, 1).unwrap();
         let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
         let chosen = |protocol: &str, pool| {
-            form(&graph, "client", &options, pool, protocol, &NetProfile::wan()).unwrap().pool
+            form(&graph, "client", &options, (pool, false), protocol, &NetProfile::wan()).unwrap().pool
         };
         assert_eq!(chosen("mizar", None), PoolForm::AllPairs);
         assert_eq!(chosen("mizar", Some(PoolForm::Tournament)), PoolForm::Tournament);
@@ -194,7 +199,7 @@ mod tests {
             comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 0, bits: Some(20) }),
             ..options.clone()
         };
-        let few = form(&graph, "client", &few, None, "bicoptor", &NetProfile::wan()).unwrap();
+        let few = form(&graph, "client", &few, (None, true), "bicoptor", &NetProfile::wan()).unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
         assert!(protocols::cost("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
     }
@@ -210,11 +215,31 @@ mod tests {
                 comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 16, bits: Some(16) }),
                 ..CompileOptions::default()
             };
-            form(&graph, "client", &options, None, "mizar", net).unwrap().relu
+            form(&graph, "client", &options, (None, false), "mizar", net).unwrap().relu
         };
         assert_eq!(chosen("lenet", &NetProfile::wan()), ReluForm::Key);
         assert_ne!(chosen("lenet", &NetProfile::loopback()), ReluForm::Key);
         assert_ne!(chosen("vgg16-cifar", &NetProfile::lan()), ReluForm::Key);
+    }
+
+    /// Fewer bytes for a round more: where links are fast, and not where a list was asked for.
+    #[test]
+    fn trees_are_taken_where_bytes_cost_more_than_a_round() {
+        let graph = models::build("vgg16-cifar", 1, 1).unwrap();
+        let options = CompileOptions {
+            policy: RangePolicy::Assume,
+            selects_truncated: true,
+            comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 0, bits: None }),
+            ..CompileOptions::default()
+        };
+        let chosen = |any: bool, protocol: &str, net: &NetProfile| {
+            let options = form(&graph, "client", &options, (None, any), protocol, net).unwrap();
+            options.comparison == options.comparison.by_trees()
+        };
+        assert!(chosen(true, "mizar", &NetProfile::lan()));
+        assert!(!chosen(true, "mizar", &NetProfile::loopback()));
+        assert!(!chosen(false, "mizar", &NetProfile::lan()));
+        assert!(!chosen(true, "aby3", &NetProfile::lan()));
     }
 
     #[test]

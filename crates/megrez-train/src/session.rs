@@ -120,8 +120,12 @@ pub(crate) fn comparison(options: &CompileOptions, rehearsal: &Rehearsal) -> Com
     let calibration = Some(rehearsal.calibration.clone());
     match &options.comparison {
         Comparison::Fixed(sign) if sign.bits.is_some() || sign.cut > 0 => options.comparison.clone(),
-        Comparison::Fixed(_) => {
-            Comparison::Fitted { list: ListStyle::Digits(Fewest::Total), bits: None, calibration }
+        Comparison::Fixed(sign) => {
+            let list = match ListStyle::from(&sign.list) {
+                ListStyle::Tree => ListStyle::Tree,
+                _ => ListStyle::Digits(Fewest::Total),
+            };
+            Comparison::Fitted { list, bits: None, calibration }
         }
         Comparison::Fitted { list, bits, .. } => Comparison::Fitted { list: *list, bits: *bits, calibration },
     }

@@ -213,7 +213,10 @@ impl CompileRequest {
                 let pool = choose::pool(graph, client, &options, &self.protocol, &self.net)?;
                 CompileOptions { pool, ..options }
             }
-            None => choose::form(graph, client, &options, pool, &self.protocol, &self.net)?,
+            None => {
+                let open = (pool, self.list.is_none() && self.widths.is_none());
+                choose::form(graph, client, &options, open, &self.protocol, &self.net)?
+            }
         };
         Ok(Recipe::Fixed(Box::new(chosen)))
     }

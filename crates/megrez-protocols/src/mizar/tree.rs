@@ -39,6 +39,7 @@ use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party, Phase};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// The most parts of a node.
 const ARITY: usize = 4;
@@ -172,19 +173,24 @@ fn place(part: usize, handed_on: bool) -> usize {
     (2 * part).saturating_sub(1) + usize::from(handed_on && part > 0)
 }
 
-/// The digits of a comparison of `width` bits.
-fn digits(width: usize) -> Digits {
-    let above = |count: usize| {
-        let plan = Plan::new(count);
-        (plan.products() + 2 * plan.openings().sum::<usize>()) as f64
-    };
-    Digits::new(width, ARITY, above)
+/// The digits of a comparison of `width` ≤ 64 bits, and what is above them: searched once a process.
+fn made(width: usize) -> &'static (Digits, Plan) {
+    static MADE: [OnceLock<(Digits, Plan)>; 65] = [const { OnceLock::new() }; 65];
+    MADE[width].get_or_init(|| {
+        let above = |count: usize| {
+            let plan = Plan::new(count);
+            (plan.products() + 2 * plan.openings().sum::<usize>()) as f64
+        };
+        let digits = Digits::new(width, ARITY, above);
+        let plan = Plan::new(digits.count());
+        (digits, plan)
+    })
 }
 
 /// [x ≥ 0], or [x ≥ t] for every threshold.
 pub struct SignTree<'a> {
     comparison: Comparison,
-    plan: Plan,
+    plan: &'static Plan,
     /// Elements of x.
     n: usize,
     shape: &'a Shape,
@@ -203,7 +209,7 @@ impl SignTree<'_> {
     /// The dealer's and the workers' halves of the masks, and products of the masks that they are
     /// halves of.
     fn deal_masks<D: Device>(&self, party: &mut Party<D>) -> Result<Option<[Bits<D>; 2]>, Error> {
-        let (plan, lanes) = (&self.plan, self.lanes());
+        let (plan, lanes) = (self.plan, self.lanes());
         let (masks, products) = (plan.opened.len(), plan.products());
         if masks == 0 {
             // One digit is the result.
@@ -273,7 +279,7 @@ impl SignTree<'_> {
         dealt: &Dealt<D>,
         mut signals: D::Buf<u64>,
     ) -> Result<D::Buf<u64>, Error> {
-        let (plan, words) = (&self.plan, self.lanes().words());
+        let (plan, words) = (self.plan, self.lanes().words());
         let product: HashMap<&Set, usize> = plan.products.iter().zip(0..).collect();
         // Buffers: masks, products, the signals of the level below, and what is opened of it.
         for level in 0..plan.nodes.len() {
@@ -327,13 +333,13 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for SignTree<'a> {
         if sign.list != List::Tree {
             return None;
         }
-        let comparison = Comparison::of(call.op, W::BITS, digits)?;
-        let plan = Plan::new(comparison.digits.count());
+        let comparison = Comparison::of(call.op, W::BITS, |width| made(width).0.clone())?;
+        let plan = &made(sign.width(W::BITS) as usize).1;
         Some(SignTree { comparison, plan, n: call.of_elements(), shape: call.shape() })
     }
 
     fn cost(&self) -> Result<Cost, Unsupported> {
-        let (plan, values, bit) = (&self.plan, self.lanes().values(), Unit::Bits(1));
+        let (plan, values, bit) = (self.plan, self.lanes().values(), Unit::Bits(1));
         let thresholds = self.comparison.digits.cost(Phase::Offline, self.n);
         let dealt = match plan.products() {
             0 => thresholds,
@@ -368,7 +374,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for SignTree<'a> {
         dealt: Self::Material,
     ) -> Result<Made<Mizar<W, D>>, Error> {
         let (Role::Worker(j), Some(dealt)) = (Role::of(party), dealt) else { return Ok((Data::None, None)) };
-        let (plan, words, n) = (&self.plan, self.lanes().words(), self.shape.elements());
+        let (plan, words, n) = (self.plan, self.lanes().words(), self.shape.elements());
         let planes = |bits: &Bits<D>, planes: usize| bits.elements() == planes * words * 64;
         let whole =
             dealt.thresholds.elements() == self.comparison.digits.entries() * bits::words(self.n) * 64;
@@ -398,7 +404,7 @@ mod tests {
 
     /// Bits that are dealt and opened for one comparison of so many bits, and rounds online.
     fn costs(width: u32) -> [f64; 3] {
-        let (digits, plan) = (digits(width as usize), Plan::new(digits(width as usize).count()));
+        let (digits, plan) = made(width as usize);
         let opened: usize = plan.openings().sum();
         let dealt = digits.entries() + plan.products();
         [dealt as f64, 2.0 * opened as f64, plan.levels.len() as f64]
