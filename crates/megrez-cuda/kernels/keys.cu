@@ -232,8 +232,8 @@ struct Siblings {
     u32 index, depth;
 };
 
-// As many wait at most where a lane goes down by itself: segments have at most 13 bits, of which lanes take four.
-constexpr u32 DEEPEST = 12;
+// As many wait at most where a lane goes down by itself: segments have at most 16 bits, of which lanes take four.
+constexpr u32 DEEPEST = 14;
 
 // A warp takes a value: each lane the leaves whose numbers begin alike.
 KERNEL open_pieces(const u32* keys, Pieces f, const W* pieces, u32 j, const W* masked, Key root, const Block* first,

@@ -3,8 +3,8 @@
 use megrez_plan::{List, Op, Plan, PlanError, Relu, ReluForm};
 
 /// Makes a comparison and a selection of every ReLU that is to be compared by a tree
-/// ([`List::Tree`]), for protocols whose selections truncate. The plan computes the same values: what
-/// a cut does not see, the truncation drops, and a negative value gives 0.
+/// ([`List::Tree`]), for protocols whose selections truncate. The plan computes the same values:
+/// what a cut does not see, the truncation drops, and a negative value gives 0.
 pub fn select_by_trees(plan: &mut Plan) -> Result<(), PlanError> {
     for step in std::mem::take(&mut plan.steps) {
         match &step.op {

@@ -22,7 +22,7 @@ use megrez_ring::Shape;
 use serde::{Deserialize, Serialize};
 
 /// The most segments of a [`Lookup`].
-pub const MAX_SEGMENTS: usize = 8192;
+pub const MAX_SEGMENTS: usize = 1 << 16;
 
 /// The highest degree of its pieces.
 pub const MAX_DEGREE: u32 = 3;

@@ -28,7 +28,10 @@ use crate::lowering::{Lowering, Secret};
 use crate::options::Activations;
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
-use megrez_plan::{Beyond, Lookup, MAX_DEGREE, MAX_SEGMENTS};
+use megrez_plan::{Beyond, Lookup, MAX_DEGREE};
+
+/// The most segments that are tried: more would be worth a round for single values only.
+const MOST_SEGMENTS: usize = 1 << 13;
 
 /// What the whole of an activation is held to on the 64-bit ring, 2^−12.
 pub(super) const ERROR: f64 = 1.0 / 4096.0;
@@ -146,7 +149,7 @@ impl Price {
 /// is no longer than what a message takes.
 pub(super) fn worth_a_round(cx: &Lowering, x: &Secret) -> usize {
     let elements = cx.shape(x).elements().max(1) as u64;
-    (cx.delay_ns() / (SEGMENT_NS * elements)).min(MAX_SEGMENTS as u64) as usize
+    (cx.delay_ns() / (SEGMENT_NS * elements)).min(MOST_SEGMENTS as u64) as usize
 }
 
 /// The most segments of a table for this value for which a comparison is spared.
@@ -403,7 +406,8 @@ impl Fit {
         };
         let mut shapes: Vec<(usize, usize, u32)> = vec![];
         for degree in words.least..=MAX_DEGREE {
-            let sizes = (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MAX_SEGMENTS.min(most));
+            let sizes =
+                (2..).map(|n| 1usize << n).take_while(|&segments| segments <= MOST_SEGMENTS.min(most));
             shapes.extend(sizes.map(|segments| {
                 let pieces = vec![0; segments * (degree as usize + 1)];
                 let f = Lookup { cut: 0, low: 0, degree, pieces, frac: 0, beyond: None };

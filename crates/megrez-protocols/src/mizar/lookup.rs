@@ -337,6 +337,19 @@ mod tests {
         check::<u64>();
     }
 
+    /// A tree of the greatest depth, at places and masks of all sizes.
+    #[test]
+    fn a_function_of_all_16_bits_has_a_piece_for_each() {
+        let f = Lookup { cut: 0, low: 0, degree: 0, pieces: pieces(0, 16), frac: 0, beyond: None };
+        assert_eq!(f.segments(), megrez_plan::MAX_SEGMENTS);
+        let drawn = Key::from_bytes([5; 32]).stream().words(12);
+        let cases: Vec<(u16, u16)> = drawn.iter().map(|x| (*x as u16, (*x >> 16) as u16)).collect();
+        let pairs: Vec<(u16, u16)> = cases.iter().map(|&(x, r)| (x.wrapping_add(r), r)).collect();
+        for ((x, _), y) in cases.iter().zip(by_keys(&f, &pairs)) {
+            assert_eq!(y, f.at(u64::from(*x), [false; 2]) as u16, "{x}");
+        }
+    }
+
     #[test]
     fn a_wrong_table_is_seen() {
         // The pieces of a table that is dealt for another mask are those of other segments.

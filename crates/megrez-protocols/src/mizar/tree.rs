@@ -2,10 +2,10 @@
 //! of nodes joins. Of one value, or of one against many public thresholds. Ours; the digits are
 //! those of [`crate::aby3`] and [`crate::alkaid`] ([`crate::steps::digits`]), whose v is the mask.
 //!
-//! [x ≥ t] is the top bit of u + v mod 2^λ with u = t − 1 − m, which the workers know, and v = r, of
-//! each λ bits above the cut. Of every digit of at most four positions the workers get XOR shares of
-//! its carry G and of P, whether it hands one on, from thresholds of v's digit that the dealer has
-//! dealt. A node of up to four parts, the highest first, makes
+//! [x ≥ t] is the top bit of u + v mod 2^λ with u = t − 1 − m, which the workers know, and v = r,
+//! of each λ bits above the cut. Of every digit of at most four positions the workers get XOR
+//! shares of its carry G and of P, whether it hands one on, from thresholds of v's digit that the
+//! dealer has dealt. A node of up to four parts, the highest first, makes
 //!
 //!   G = G_1 ⊕ P_1·G_2 ⊕ P_1·P_2·G_3 ⊕ P_1·P_2·P_3·G_4,    P = P_1·P_2·P_3·P_4
 //!
@@ -121,8 +121,8 @@ impl Plan {
         count(level)..count(level + 1)
     }
 
-    /// What the nodes above a level make of what it opens, the lowest node first: G less the highest
-    /// part's, and P of each but the lowest; `masked` gives m of a factor.
+    /// What the nodes above a level make of what it opens, the lowest node first: G less the
+    /// highest part's, and P of each but the lowest; `masked` gives m of a factor.
     fn sums(
         &self,
         circuit: &mut Circuit,
@@ -173,7 +173,8 @@ fn place(part: usize, handed_on: bool) -> usize {
     (2 * part).saturating_sub(1) + usize::from(handed_on && part > 0)
 }
 
-/// The digits of a comparison of `width` ≤ 64 bits, and what is above them: searched once a process.
+/// The digits of a comparison of `width` ≤ 64 bits, and what is above them: searched once a
+/// process.
 fn made(width: usize) -> &'static (Digits, Plan) {
     static MADE: [OnceLock<(Digits, Plan)>; 65] = [const { OnceLock::new() }; 65];
     MADE[width].get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Public functions of masked bits, as polynomials in the masks: what is linear in products of masks
-//! that were made before, with coefficients that all who evaluate it know.
+//! Public functions of masked bits, as polynomials in the masks: what is linear in products of
+//! masks that were made before, with coefficients that all who evaluate it know.
 
 use megrez_kernels::{Circuit, Wire};
 use std::collections::BTreeMap;
