@@ -228,7 +228,7 @@ def compile(
             one of these for each input by name. Data outside is refused before it is shared.
         ranges: refuse a model whose ranges cannot be proven to fit the ring, take what `calibration` has
             measured where proofs end, or assume that they do.
-        list: how two workers and a dealer compare with zero: by a list of bits or of digits, or by a ``tree`` of
+        list: how two workers and a dealer compare with zero: by a list of bits or of digits, or by a tree of
             digits, which needs no dealer online.
         widths: the digits' widths, most significant first; by default the best known.
         bits: how many bits a comparison looks at, sign included; by default all.
