@@ -513,7 +513,7 @@ pub fn sign_bit(
         (List::Digits, None) => Plan::digits(full.width(ring), Fewest::Total),
         (List::Tree, None) => Plan::Tree,
         (List::Bits | List::Tree, Some(_)) => {
-            return Err(Error::Refused("widths go with the list `digits`".into()));
+            return Err(Error::Refused("widths go with digits, and no other list".into()));
         }
     };
     Ok(SignBit { list, ..full })
