@@ -248,11 +248,14 @@ fn transcript(protocol: &str, case: &Case) -> Vec<(Sent, usize, Unit)> {
     let mut paired = Vec::new();
     for (step, cost) in formulas(protocol, &case.plan) {
         for transfer in cost.transfers {
-            let at = sent.iter().position(|m| {
+            let fits = |m: &Sent| {
                 m.phase == transfer.phase
                     && (m.from, m.to) == (transfer.from, transfer.to)
                     && m.name.starts_with(&format!("{step}/"))
-            });
+            };
+            // What is sent beside each other has no order.
+            let whole = |m: &Sent| m.bytes.len() as u64 == transfer.unit.bytes(transfer.n);
+            let at = sent.iter().position(|m| fits(m) && whole(m)).or_else(|| sent.iter().position(fits));
             let message = sent.remove(at.unwrap_or_else(|| panic!("{step}: no message for {transfer:?}")));
             assert_eq!(
                 message.bytes.len() as u64,

@@ -246,7 +246,8 @@ fn a_workers_view_of_the_sign_bit_is_independent_of_the_secret() {
 fn a_workers_view_of_a_tree_is_independent_of_the_secret() {
     let sign = SignBit { list: List::Tree, ..SignBit::FULL };
     // Planes that are dealt to worker 0 and to worker 1, and that each opens to the other.
-    let (dealt, opened) = ([("op/v", 14), ("op/products", 5)], 4);
+    let dealt: [&[(&str, usize)]; 2] = [&[("op/v", 10)], &[("op/v", 4), ("op/products", 5)]];
+    let opened = 4;
     let runs = [0, 0x35, 0x80, 0xff].map(|x| (x, execute(Op::NonNegative(sign.clone()), 2, &[x])));
     for j in 0..2 {
         let views: Vec<_> = runs
@@ -257,8 +258,9 @@ fn a_workers_view_of_a_tree_is_independent_of_the_secret() {
                 let mut planes = |name, bits: Vec<u8>| {
                     view.extend(bits.chunks_exact(N).map(|plane| (name, plane.to_vec())));
                 };
-                let (name, count) = dealt[j];
-                planes("dealt", run.bits(Offline, 2, j, name, count * N));
+                for &(name, count) in dealt[j] {
+                    planes("dealt", run.bits(Offline, 2, j, name, count * N));
+                }
                 planes("level", run.bits(Online, 1 - j, j, "op/level0", opened * N));
                 planes("own", run.bits(Online, j, 1 - j, "op/level0", opened * N));
                 planes("sign", run.bits(Online, 1 - j, j, "op/sign", N));

@@ -15,14 +15,17 @@
 //! no P.
 //!
 //! phase     rounds                    bits per element of x (t thresholds)            from → to
-//! offline   1                         1 + Σ (2^positions − 1) over digits             dealer → worker 0
+//! offline   1                         1 + Σ (2^positions − 1) over digits             dealer → worker 0, 1
 //!                                     t · products of masks                           dealer → worker 1
 //! online    1 + ⌈log4 digits⌉         t·2·(Σ of what every level opens, + 1)          worker ↔ worker
 //!
 //! λ = 64: 233 + 96 offline and 68 online in 3 rounds; λ = 16: 53 + 15 and 14 in 2.
 //!
-//! Worker sees: its share of the thresholds or of the products, uniform, and the other worker's
-//! shares of signals, each under a half of a mask that it does not know. Dealer sees nothing.
+//! The thresholds that worker 1 is sent make up for the products of one comparison, so that both
+//! are sent as much.
+//!
+//! Worker sees: its shares of thresholds and of products, uniform, and the other worker's shares of
+//! signals, each under a half of a mask that it does not know. Dealer sees nothing.
 //!
 //! Security: `docs/security/mizar.md`.
 
@@ -184,7 +187,7 @@ fn made(width: usize) -> &'static (Digits, Plan) {
         };
         let digits = Digits::new(width, ARITY, above);
         let plan = Plan::new(digits.count());
-        (digits, plan)
+        (digits.beside(plan.products()), plan)
     })
 }
 

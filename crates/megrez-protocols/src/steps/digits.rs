@@ -12,16 +12,20 @@
 //! v may be known before u is: a mask's part offline, a product's summand a round earlier. One v
 //! serves all thresholds that a value is compared with, since these go into u.
 //!
-//! phase     rounds  bits per value                       from → to
-//! online    1       1 + Σ (2^positions − 1) over digits  P2 → P0 (P1's share is a stream)
+//! Of one half of what is shared P1's share is a stream and P0 is sent its own, of the other half
+//! it is the other way round, so that no link carries it all.
 //!
-//! P0 sees uniform bits; P1 and P2 see nothing.
+//! phase     rounds  bits per value                       from → to
+//! online    1       1 + Σ (2^positions − 1) over digits  P2 → P0 and P2 → P1, half each
+//!
+//! P0 and P1 see uniform bits; P2 sees nothing.
 
 use super::planes::{Lanes, Signal, recv, send};
 use super::tree::Span;
 use crate::rss::draw;
 use crate::{Cost, Unit};
-use megrez_kernels::{Circuit, Device, Wire};
+use megrez_kernels::{Circuit, Device, Placement, Wire};
+use megrez_plan::View;
 use megrez_ring::bits;
 use megrez_session::{Error, Party, Phase};
 use std::ops::Range;
@@ -33,6 +37,8 @@ const WIDEST: usize = 4;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Digits {
     ranges: Vec<Range<usize>>,
+    /// Bits that P1 is sent beside.
+    beside: usize,
 }
 
 impl Digits {
@@ -54,11 +60,16 @@ impl Digits {
                 at += low + usize::from(i < wider);
                 start..at
             };
-            Digits { ranges: (0..count).map(digit).collect() }
+            Digits { ranges: (0..count).map(digit).collect(), beside: 0 }
         };
         let cost = |digits: &Digits| digits.entries() as f64 + above(digits.count());
         let candidates = (fewest..=most.min(positions)).map(split);
         candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("at least one digit")
+    }
+
+    /// The same, where P1 is sent so many bits of something else at the same time.
+    pub(crate) fn beside(self, bits: usize) -> Self {
+        Digits { beside: bits, ..self }
     }
 
     /// How many digits there are.
@@ -81,25 +92,41 @@ impl Digits {
         self.ranges.last().map_or(1, |digit| digit.end as u32 + 1)
     }
 
-    /// The cost of [`Digits::deal`].
-    pub(crate) fn cost(&self, phase: Phase, n: usize) -> Cost {
-        Cost::LOCAL.in_round(phase, 1, 2, 0, n, Unit::Bits(self.entries() as u32))
+    /// Of the [`entries`](Self::entries), those that P0 is sent, which come first, and those that
+    /// P1 is.
+    fn sent(&self) -> [usize; 2] {
+        let entries = self.entries();
+        let first = (entries + self.beside).div_ceil(2).min(entries);
+        [first, entries - first]
     }
 
-    /// P2 shares `v`, given as planes. What P1 holds of it; P0 takes its part with
-    /// [`Digits::take`], once it has nothing left to send.
+    /// The cost of [`Digits::deal`].
+    pub(crate) fn cost(&self, phase: Phase, n: usize) -> Cost {
+        let to = |cost: Cost, (to, planes): (usize, usize)| match planes {
+            0 => cost,
+            planes => cost.in_round(phase, 1, 2, to, n, Unit::Bits(planes as u32)),
+        };
+        self.sent().into_iter().enumerate().fold(Cost::LOCAL, to)
+    }
+
+    /// P2 shares `v`, given as planes. What P0 and P1 draw of it; they take what they are sent with
+    /// [`Digits::take`], once they have nothing left to send.
     pub(crate) fn deal<D: Device>(
         &self,
         party: &mut Party<D>,
         n: usize,
         v: Option<&D::Buf<u64>>,
     ) -> Result<Option<D::Buf<u64>>, Error> {
-        let (me, words) = (party.me(), bits::words(n));
-        if me == 0 {
-            return Ok(None);
-        }
-        let share = draw::<u64, D>(party, 2, "v", self.entries() * words)?;
-        let Some(v) = v else { return Ok(Some(share)) };
+        let (me, words, [first, second]) = (party.me(), bits::words(n), self.sent());
+        // P1's share of the first, P0's of the others.
+        let drawn = |party: &mut Party<D>, of: usize| match of {
+            0 => draw::<u64, D>(party, 2, "v", first * words),
+            _ => draw::<u64, D>(party, 0, "v", second * words),
+        };
+        let Some(v) = v.filter(|_| me == 2) else {
+            return if me == 2 { Ok(None) } else { drawn(party, 1 - me).map(Some) };
+        };
+        let shares = [drawn(party, 0)?, drawn(party, 1)?];
         let mut circuit = Circuit::default();
         let position = |circuit: &mut Circuit, i: usize| circuit.input(0, i);
         let mut planes = vec![position(&mut circuit, self.width() as usize - 1)];
@@ -107,11 +134,21 @@ impl Digits {
             let bits: Vec<Wire> = digit.clone().map(|i| position(&mut circuit, i)).collect();
             planes.extend(thresholds(&mut circuit, &bits));
         }
-        let masks: Vec<Wire> = (0..planes.len()).map(|k| circuit.input(1, k)).collect();
-        let planes = planes.iter().zip(masks).map(|(&plane, mask)| circuit.xor(plane, mask)).collect();
-        circuit.output(planes);
-        let other = party.device().run_circuit(&circuit.compile(), &[v, &share], words)?.remove(0);
-        send(party, 0, "v", &other, self.entries(), n)?;
+        let masked = planes.iter().enumerate().map(|(k, &plane)| {
+            let mask = if k < first { circuit.input(1, k) } else { circuit.input(2, k - first) };
+            circuit.xor(plane, mask)
+        });
+        let mut masked: Vec<Wire> = masked.collect();
+        let others = masked.split_off(first);
+        circuit.output(masked);
+        circuit.output(others);
+        let inputs = [v, &shares[0], &shares[1]];
+        let made = party.device().run_circuit(&circuit.compile(), &inputs, words)?;
+        for ((to, planes), share) in self.sent().into_iter().enumerate().zip(&made) {
+            if planes > 0 {
+                send(party, to, "v", share, planes, n)?;
+            }
+        }
         Ok(None)
     }
 
@@ -120,12 +157,21 @@ impl Digits {
         &self,
         party: &mut Party<D>,
         n: usize,
-        dealt: Option<D::Buf<u64>>,
+        drawn: Option<D::Buf<u64>>,
     ) -> Result<Option<D::Buf<u64>>, Error> {
-        match party.me() {
-            0 => recv(party, 2, "v", self.entries(), n).map(Some),
-            _ => Ok(dealt),
+        let (me, words, [first, second]) = (party.me(), bits::words(n), self.sent());
+        let Some(drawn) = drawn else { return Ok(None) };
+        if second == 0 && me == 1 {
+            return Ok(Some(drawn));
         }
+        let received = recv(party, 2, "v", [first, second][me], n)?;
+        let (low, high) = if me == 0 { (received, drawn) } else { (drawn, received) };
+        let part = |source, planes: usize, before: usize| {
+            let target = View { offset: before * words, ..View::whole([planes * words].into()) };
+            Placement { source, target }
+        };
+        let parts = [part(&low, first, 0), part(&high, second, first)];
+        Ok(Some(party.device().place(&parts, (first + second) * words)?))
     }
 
     /// This party's summands of the signals at P0 and P1: G and P of every digit, the lowest first,
