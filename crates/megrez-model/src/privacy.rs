@@ -260,6 +260,11 @@ impl<'a> Reader<'a> {
     fn held(&self, id: ValueId) -> Option<i64> {
         let relu = |id: ValueId| match self.made(id)? {
             (Op::Relu(Relu { sign, truncate: 0, .. }), &[x]) if self.exact(sign, self.plan.ring) => Some(x),
+            // By a tree of digits it is a comparison and a selection.
+            (Op::Select { truncate: 0 }, &[bit, x]) => match self.made(bit)? {
+                (Op::NonNegative(sign), &[y]) if x == y && self.exact(sign, self.plan.ring) => Some(x),
+                _ => None,
+            },
             _ => None,
         };
         let (y, bound) = self.affine(id, -1)?;
@@ -445,6 +450,11 @@ mod tests {
     }
 
     fn compiled(graph: &Graph, noise: f32) -> Compiled {
+        compiled_for(graph, noise, false)
+    }
+
+    /// Of equal parties, or of two workers and a dealer, by trees and with openings that wait.
+    fn compiled_for(graph: &Graph, noise: f32, dealt: bool) -> Compiled {
         let rate = Optimiser::with_momentum("2^-3".parse().unwrap(), 0.5).unwrap();
         let privacy = Privacy { clip: CLIP, noise };
         let step = differentiate_privately(graph, Loss::CrossEntropy, &Trained::All, rate, privacy);
@@ -456,8 +466,18 @@ mod tests {
             policy: RangePolicy::Calibrated,
             input_range: Interval::abs(1.0),
             measured: Some(measured),
-            defer_resharing: true,
+            defer_resharing: !dealt,
             ..CompileOptions::default()
+        };
+        let options = match dealt {
+            true => CompileOptions {
+                comparison: options.comparison.by_trees(),
+                selects_truncated: true,
+                multiplies_truncated: true,
+                defer_openings: true,
+                ..options
+            },
+            false => options,
         };
         compile(&step.graph, &options).unwrap_or_else(|e| panic!("{e}"))
     }
@@ -477,6 +497,12 @@ mod tests {
         let noise = f64::from(CLIP * NOISE);
         assert!(found.deviation >= noise && found.deviation < noise * (1.0 + 1e-6), "{found:?}");
         assert!((found.rho() / (2.0 / f64::from(NOISE * NOISE)) - 1.0).abs() < 0.02, "{found:?}");
+        // The same for two workers and a dealer, whose gradients are added up before they are shared.
+        let dealt = compiled_for(&dense(false), NOISE, true);
+        assert!(dealt.plan.steps.iter().any(|step| step.op == Op::Reshare));
+        assert!(dealt.plan.steps.iter().any(|step| matches!(step.op, Op::Select { .. })));
+        let same = of(&dealt.plan, &dealt).unwrap();
+        assert_eq!((same.clip, same.deviation), (found.clip, found.deviation));
         // The loss is one of the outputs that depend on rows.
         let all = guarantee(&made.plan, &made.data_inputs, &[]).unwrap_err();
         assert!(all.contains("loss"), "{all}");
