@@ -497,7 +497,8 @@ mod tests {
         let noise = f64::from(CLIP * NOISE);
         assert!(found.deviation >= noise && found.deviation < noise * (1.0 + 1e-6), "{found:?}");
         assert!((found.rho() / (2.0 / f64::from(NOISE * NOISE)) - 1.0).abs() < 0.02, "{found:?}");
-        // The same for two workers and a dealer, whose gradients are added up before they are shared.
+        // The same for two workers and a dealer, whose gradients are added up before they are
+        // shared.
         let dealt = compiled_for(&dense(false), NOISE, true);
         assert!(dealt.plan.steps.iter().any(|step| step.op == Op::Reshare));
         assert!(dealt.plan.steps.iter().any(|step| matches!(step.op, Op::Select { .. })));
