@@ -214,13 +214,17 @@ fn reports_for_programs_keep_their_schemas() {
         }
     }
 
-    let check = "--json check --parties thread --batch 1 --model {} --input {}";
-    let report = cli(check, &[&example("lenet.onnx"), &example("test_images.npy")]).json("megrez.check/1");
-    let layers = report["layers"].as_array().unwrap();
-    assert!(!layers.is_empty());
-    for layer in layers {
-        assert!(layer["max_error"].as_f64().unwrap() < 0.01, "{layer}");
-        assert_eq!(layer["outside"], 0, "{layer}");
+    for list in ["digits", "tree"] {
+        let check =
+            format!("--json check --parties thread --batch 1 --list {list} --model {{}} --input {{}}");
+        let ran = cli(&check, &[&example("lenet.onnx"), &example("test_images.npy")]);
+        let report = ran.json("megrez.check/1");
+        let layers = report["layers"].as_array().unwrap();
+        assert!(!layers.is_empty());
+        for layer in layers {
+            assert!(layer["max_error"].as_f64().unwrap() < 0.01, "{list}: {layer}");
+            assert_eq!(layer["outside"], 0, "{list}: {layer}");
+        }
     }
 
     let bench = "--json bench op relu --batch 73920 --repeat 2";
@@ -228,6 +232,11 @@ fn reports_for_programs_keep_their_schemas() {
     assert_eq!(report["verified"], true);
     assert_eq!(report["bits_per_element"], report["formula_bits_per_element"], "{report}");
     assert_eq!(report["parties"], "process");
+    // What was measured by a tree is said to be.
+    let bench = "--json bench model lenet --range assume --fit --list tree --parties thread --repeat 1";
+    let report = cli(bench, &[]).json("megrez.bench/1");
+    assert_eq!((&report["verified"], &report["options"]["list"]), (&true.into(), &"tree".into()), "{report}");
+    assert!(report["options"]["bits"].as_array().is_some_and(|bits| bits.len() > 1), "{report}");
 
     let proximity = cli("--json example proximity --tests 8", &[]).json("megrez.proximity/1");
     assert_eq!((&proximity["verified"], &proximity["agree"]), (&true.into(), &8.into()), "{proximity}");

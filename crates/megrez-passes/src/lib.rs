@@ -21,6 +21,18 @@ pub use resharing::defer_resharing;
 pub use trees::select_by_trees;
 
 use megrez_plan::{Plan, PlanError};
+use std::collections::HashSet;
+
+/// A name for a new step that no other has: layers may be called as they like.
+fn fresh_name(names: &mut HashSet<String>, base: &str) -> String {
+    let candidates = std::iter::once(base.to_string()).chain((2..).map(|i| format!("{base}-{i}")));
+    let mut fresh = candidates.filter(|name| names.insert(name.clone()));
+    fresh.next().expect("numbers do not end")
+}
+
+fn names(plan: &Plan) -> HashSet<String> {
+    plan.steps.iter().map(|step| step.name.clone()).collect()
+}
 
 /// Makes a plan of shared primitives one for equal parties, who truncate and share again in one go
 /// and have no maximum of their own: ReLUs and maxima of at most `offload` elements go to the

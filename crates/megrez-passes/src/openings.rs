@@ -1,6 +1,7 @@
 //! Deferred openings: what a product or a function opens waits as a sum until linear steps have
 //! made less of it.
 
+use crate::{fresh_name, names};
 use megrez_plan::{Kind, Op, Plan, PlanError, Step, ValueId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -29,7 +30,7 @@ pub fn defer_openings(plan: &mut Plan) -> Result<(), PlanError> {
     if left.is_empty() {
         return Ok(());
     }
-    let names: HashSet<String> = plan.steps.iter().map(|step| step.name.clone()).collect();
+    let mut names = names(plan);
     for (at, mut step) in std::mem::take(&mut plan.steps).into_iter().enumerate() {
         if left.contains(&at) {
             step.op = Op::Additive(Box::new(step.op));
@@ -41,9 +42,7 @@ pub fn defer_openings(plan: &mut Plan) -> Result<(), PlanError> {
         let value = step.output;
         step.output = ValueId(plan.values.len() as u32);
         plan.values.push(plan.value(value).clone());
-        let base = format!("{}/shared", step.name);
-        let mut candidates = std::iter::once(base.clone()).chain((2..).map(|i| format!("{base}-{i}")));
-        let name = candidates.find(|name| !names.contains(name)).expect("numbers do not end");
+        let name = fresh_name(&mut names, &format!("{}/shared", step.name));
         let reshare = Step { name, op: Op::Reshare, inputs: vec![step.output], output: value };
         plan.steps.extend([step, reshare]);
     }

@@ -166,7 +166,7 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
 /// A table or tables of pairs, by whomever they are dealt.
 pub(crate) fn is_table(op: &Op) -> bool {
     match op {
-        Op::Offloaded(step) => is_table(step),
+        Op::Offloaded(step) | Op::Additive(step) => is_table(step),
         op => matches!(op, Op::Lookup(_) | Op::Winner(_)),
     }
 }

@@ -14,7 +14,7 @@ use super::operand::{Operand, Secret};
 use super::plan::Lowering;
 use crate::layer::Layer;
 use crate::problem::Refusal;
-use megrez_plan::{Kind, Op, Plan, ReluForm, ValueId};
+use megrez_plan::{Kind, List, Op, Plan, ReluForm, ValueId};
 use std::collections::HashMap;
 
 /// Bits of the ring that the result of such a product leaves: what reads it moves it.
@@ -33,6 +33,11 @@ fn rounds(op: &Op) -> u32 {
         | Op::Select { .. }
         | Op::Reshare
         | Op::BitToRing => 1,
+        Op::NonNegative(sign) | Op::CompareMany { sign, .. }
+            if sign.list == List::Tree && sign.bits.is_none_or(|bits| bits > 17) =>
+        {
+            3
+        }
         Op::NonNegative(_) | Op::CompareMany { .. } | Op::Winner(_) => 2,
         Op::Relu(_) | Op::Maximum(_) => 3,
         _ => 0,

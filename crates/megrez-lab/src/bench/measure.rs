@@ -10,7 +10,7 @@ use megrez::report::{Cost, Floor, PhaseCost, Seconds};
 use megrez::{Backend, Error, FixedModel, Result, RunOptions};
 use megrez_engine::PlanCost;
 use megrez_graph::{Activations, DataInput, Tensor, plain};
-use megrez_plan::{List, Op, Plan, PlanError, Relu, ReluForm};
+use megrez_plan::{List, Op, Plan, PlanError, Relu, ReluForm, SignBit};
 use megrez_ring::decode_words;
 use megrez_session::Phase;
 use serde::Serialize;
@@ -141,24 +141,38 @@ struct PhaseJson<'a> {
 fn options(plan: &Plan, o: &BenchOptions) -> Json {
     let relus: Vec<&Relu> =
         plan.steps.iter().filter_map(|s| if let Op::Relu(r) = &s.op { Some(r) } else { None }).collect();
-    let first = relus.first().map_or(&o.sign, |r| &r.sign);
+    // A ReLU by a tree is a comparison and a selection.
+    let signs: Vec<&SignBit> = plan
+        .steps
+        .iter()
+        .filter_map(|s| match &s.op {
+            Op::Relu(relu) => Some(&relu.sign),
+            Op::NonNegative(sign) if sign.list == List::Tree => Some(sign),
+            _ => None,
+        })
+        .collect();
+    let selected = plan.steps.iter().find_map(|s| match s.op {
+        Op::Select { truncate } if truncate > 0 => Some(truncate),
+        _ => None,
+    });
+    let first = *signs.first().unwrap_or(&&o.sign);
     let list = match &first.list {
         List::Bits => "bits",
         List::Digits(_) => "digits",
         List::Tree => "tree",
     };
     let widths = match &first.list {
-        List::Digits(widths) if relus.len() <= 1 => json!(widths),
+        List::Digits(widths) if signs.len() <= 1 => json!(widths),
         _ => Json::Null,
     };
     // Where a protocol has no maximum of all pairs, it is spread over steps of these names.
     let pairs = plan.steps.iter().any(|s| matches!(s.op, Op::Maximum(_)) || s.name.ends_with("/compare"));
-    let bits: Vec<u32> = relus.iter().map(|r| r.sign.width(o.ring)).collect();
+    let bits: Vec<u32> = signs.iter().map(|sign| sign.width(o.ring)).collect();
     json!({
         "list": list,
         "widths": widths,
         "form": form_name(relus.first().map_or(o.form, |r| r.form)),
-        "bits": if relus.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
+        "bits": if signs.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
         "cut": first.cut,
         "activations": match o.activations {
             Activations::Minimax => "minimax",
@@ -168,7 +182,7 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
             Activations::Mizar => "mizar",
         },
         "pool": if pairs { "all-pairs" } else { "tournament" },
-        "truncate": relus.first().map_or(o.truncate, |r| r.truncate),
+        "truncate": relus.first().map(|r| r.truncate).or(selected).unwrap_or(o.truncate),
     })
 }
 
@@ -244,7 +258,6 @@ pub fn form_name(form: ReluForm) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_plan::SignBit;
 
     #[test]
     fn data_of_a_winner_differ_by_no_more_than_it_compares() {
