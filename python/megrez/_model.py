@@ -201,7 +201,7 @@ def compile(
     calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     guard: bool = False,
     declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
-    form: Literal["3r", "2r", "2r-fresh", "table", "key", "auto"] = "3r",
+    form: Literal["3r", "2r", "2r-fresh", "table", "key", "digit-tables", "auto"] = "3r",
     pool: Literal["tournament", "all-pairs"] | None = None,
     trees: Literal["hidden", "shape"] = "hidden",
     weights: Literal["private", "public", "public-int8"] = "private",

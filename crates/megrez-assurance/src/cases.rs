@@ -223,6 +223,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
         reshared("sums that are shared, by key", true),
         lasting("weights that last", Op::Truncate { bits: 8 }),
         lasting("weights that last, by key", relu(ReluForm::Key, 8)),
+        lasting("weights that last, by tables of digits", relu(ReluForm::DigitTables, 8)),
         lasting("weights that last, compared", Op::NonNegative(digits(9, 3))),
         lasting("weights that last, compared by a tree", Op::NonNegative(tree(20, 3))),
     ];
@@ -233,6 +234,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
             ("relu in two rounds, fresh", ReluForm::TwoRoundsFresh),
             ("relu by table", ReluForm::Table),
             ("relu by key", ReluForm::Key),
+            ("relu by tables of digits", ReluForm::DigitTables),
         ] {
             cases.push(step(name, relu(form, truncate), 1));
             if registered.deferred_resharing && truncate > 0 {

@@ -97,8 +97,8 @@ impl Builder {
     }
 
     fn relu(&mut self, truncate: u32) -> Op {
-        use ReluForm::{Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
-        let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key];
+        use ReluForm::{DigitTables, Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
+        let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key, DigitTables];
         let form = match self.protocol.name {
             "bicoptor" => ThreeRounds,
             _ => forms[self.choices.below(forms.len())],

@@ -116,6 +116,22 @@ KERNEL msb(const W* x, u32* out, u64 n) {
 }
 EXPORT(msb)
 
+// Row terms[k] of `rows` counts where plane 2k of `signs` says so, and is subtracted where plane 2k + 1 does.
+KERNEL signed_sum(const W* base, const W* rows, const u64* terms, u64 count, const u64* signs, W* out, u64 n) {
+    u64 i = thread_number();
+    if (i >= n) return;
+    const u64 words = (n + 63) / 64;
+    const u64* plane = signs + i / 64;
+    Wide sum = base[i];
+    for (u64 k = 0; k < count; k++, plane += 2 * words) {
+        const Wide counts = (Wide)(plane[0] >> i % 64 & 1), minus = (Wide)(plane[words] >> i % 64 & 1);
+        const Wide x = (Wide)rows[terms[k] * n + i] & (0 - counts);
+        sum += (x ^ (0 - minus)) + minus;
+    }
+    out[i] = (W)sum;
+}
+EXPORT(signed_sum)
+
 KERNEL bit_times(const u64* bits, const Vec* x, Vec* out, u64 vectors) {
     u64 i = thread_number();
     if (i >= vectors) return;

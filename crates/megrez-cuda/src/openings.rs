@@ -1,4 +1,4 @@
-//! The fused openings: each is one kernel.
+//! The fused openings, and what is summed up for them: each is one kernel.
 
 use crate::backend::Result;
 use crate::device::vectors;
@@ -6,7 +6,7 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{OpenSelected, OpenTruncated, Selected, Truncation};
+use megrez_kernels::{Memory as _, OpenSelected, OpenTruncated, Selected, SignedSums, Truncation};
 use megrez_ring::Word;
 
 /// The kernels' `Selected`.
@@ -61,6 +61,23 @@ impl OpenTruncated for Cuda {
         self.made(masked.len(), |out| {
             let args = args![f, masked.at(), a.at(), b.at(), out, vectors as u64];
             self.run(&Unit::ring(W::BITS), "close_truncated", vectors, args)
+        })
+    }
+}
+
+impl SignedSums for Cuda {
+    fn signed_sum<W: Word>(
+        &self,
+        base: &Buf<W>,
+        rows: &Buf<W>,
+        terms: &[usize],
+        signs: &Buf<u64>,
+    ) -> Result<Buf<W>> {
+        let (n, count) = (base.len(), terms.len() as u64);
+        let terms = self.upload(terms.iter().map(|&row| row as u64).collect())?;
+        self.made(n, |out| {
+            let args = args![base.at(), rows.at(), terms.at(), count, signs.at(), out, n as u64];
+            self.run(&Unit::ring(W::BITS), "signed_sum", n, args)
         })
     }
 }

@@ -5,7 +5,7 @@ use megrez_cuda::Cuda;
 use megrez_kernels::{
     ComparisonKeys, Cpu, DealtKeys, DealtLookup, Device, DeviceError, Elem, FieldShare, KeyShare, KeySpec,
     ListAlgebra, ListStreams, LookupKey, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected,
-    OpenTruncated, Placement, Program, Selected, SignTables, Truncation, Usage,
+    OpenTruncated, Placement, Program, Selected, SignTables, SignedSums, Truncation, Usage,
 };
 use megrez_plan::{ConvGeometry, Lookup, View};
 use megrez_prg::Stream;
@@ -475,6 +475,18 @@ impl SignTables for AnyDevice {
         table: &AnyBuf<u64>,
     ) -> Result<AnyBuf<u64>> {
         on!(self, d => Ok(wrap(d, d.look_up_sign(cut, width, j, own(d, masked)?, own(d, table)?)?)))
+    }
+}
+
+impl SignedSums for AnyDevice {
+    fn signed_sum<W: Word>(
+        &self,
+        base: &AnyBuf<W>,
+        rows: &AnyBuf<W>,
+        terms: &[usize],
+        signs: &AnyBuf<u64>,
+    ) -> Result<AnyBuf<W>> {
+        on!(self, d => Ok(wrap(d, d.signed_sum(own(d, base)?, own(d, rows)?, terms, own(d, signs)?)?)))
     }
 }
 

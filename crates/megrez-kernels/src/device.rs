@@ -4,6 +4,7 @@ use crate::circuit::Program;
 use crate::cpu::narrow::product_with;
 use crate::fused::{
     ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables,
+    SignedSums,
 };
 use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};
@@ -24,7 +25,15 @@ pub struct Placement<'a, T: Elem, D: Device> {
 /// plan. What protocols fuse into one kernel are traits of their own, beside the step's plain
 /// statement.
 pub trait Device:
-    Memory + MaskedLists + OpenTruncated + OpenSelected + SignTables + LookupTables + LookupKeys + ComparisonKeys
+    Memory
+    + MaskedLists
+    + OpenTruncated
+    + OpenSelected
+    + SignTables
+    + SignedSums
+    + LookupTables
+    + LookupKeys
+    + ComparisonKeys
 {
     // ---- ring arithmetic, element by element ----
 

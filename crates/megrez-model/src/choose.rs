@@ -168,16 +168,16 @@ pub fn form(
     protocol: &str,
     net: &NetProfile,
 ) -> Result<CompileOptions> {
-    use ReluForm::{Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
-    let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key];
+    use ReluForm::{DigitTables, Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
+    let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key, DigitTables];
     let trees = CompileOptions { comparison: options.comparison.by_trees(), ..options.clone() };
     // What a round costs in local work is not counted, and without a network there is nothing else.
     let by_trees = (any && !net.is_unshaped() && find(protocol)?.selects_truncated)
-        .then(|| variants(graph, &trees, pool, &[ThreeRounds, Key]).collect::<Vec<_>>());
+        .then(|| variants(graph, &trees, pool, &[ThreeRounds, Key, DigitTables]).collect::<Vec<_>>());
     let all = variants(graph, options, pool, &forms).chain(by_trees.into_iter().flatten());
     let chosen =
         choose(all, |options| estimate(protocol, &compile_for(graph, client, options)?.plan, net, ONLINE));
-    chosen.map_err(|e| e.expect("there are five forms"))
+    chosen.map_err(|e| e.expect("there are six forms"))
 }
 
 #[cfg(test)]

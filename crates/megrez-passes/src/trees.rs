@@ -11,7 +11,8 @@ pub fn select_by_trees(plan: &mut Plan) -> Result<(), PlanError> {
     for step in std::mem::take(&mut plan.steps) {
         match &step.op {
             Op::Relu(Relu { sign, form, truncate })
-                if sign.list == List::Tree && !matches!(form, ReluForm::Table | ReluForm::Key) =>
+                if sign.list == List::Tree
+                    && !matches!(form, ReluForm::Table | ReluForm::Key | ReluForm::DigitTables) =>
             {
                 let name = fresh_name(&mut names, &format!("{}/sign", step.name));
                 let bit = plan.step(&name, Op::NonNegative(sign.clone()), &step.inputs)?;

@@ -283,6 +283,10 @@ pub enum ReluForm {
     /// One round and 2ℓ bits by a dealt key of a distributed comparison function; the output mask
     /// is fresh. λ·160 bits or so for each worker offline.
     Key,
+    /// Two rounds (three from 29 bits on) and little more than 2ℓ bits by dealt tables of digits:
+    /// nothing from or to the dealer online; the output mask is fresh. 1200 bits or so offline
+    /// where few are compared.
+    DigitTables,
 }
 
 /// The geometry of a two-dimensional convolution.

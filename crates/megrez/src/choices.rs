@@ -121,6 +121,8 @@ choice! {
     Table = "table",
     /// A dealt key: one round, the fewest bits online, the most offline.
     Key = "key",
+    /// Dealt tables of digits: two rounds, few bits online, the dealer only before.
+    DigitTables = "digit-tables",
     /// What is fastest for the protocol on the network.
     Auto = "auto",
 }
@@ -236,6 +238,7 @@ impl Form {
             Form::TwoRoundsFresh => Some(ReluForm::TwoRoundsFresh),
             Form::Table => Some(ReluForm::Table),
             Form::Key => Some(ReluForm::Key),
+            Form::DigitTables => Some(ReluForm::DigitTables),
             Form::Auto => None,
         }
     }
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!("2R".parse(), Ok(Form::TwoRounds));
         assert_eq!("all-pairs".parse(), Ok(Pool::AllPairs));
         let wrong = "9r".parse::<Form>().unwrap_err();
-        assert_eq!(wrong, "the form of ReLU is 3r, 2r, 2r-fresh, table, key or auto, not `9r`");
+        assert_eq!(wrong, "the form of ReLU is 3r, 2r, 2r-fresh, table, key, digit-tables or auto, not `9r`");
         assert!("pairs".parse::<Pool>().unwrap_err().contains("tournament or all-pairs"));
     }
 }

@@ -5,7 +5,7 @@ use super::draws::{Format, Values, World};
 use megrez_kernels::{
     ComparisonKeys, DealtKeys, Device, DeviceError, Elem, Field, FieldShare, KeyShare, KeySpec, ListAlgebra,
     ListInput, ListStreams, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated,
-    Placement, Reference, Selected, SignTables, Truncation,
+    Placement, Reference, Selected, SignTables, SignedSums, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;
@@ -271,6 +271,8 @@ impl OpenSelected for Enumerating {
 }
 
 impl SignTables for Enumerating {}
+
+impl SignedSums for Enumerating {}
 
 impl LookupTables for Enumerating {}
 

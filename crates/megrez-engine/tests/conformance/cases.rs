@@ -247,6 +247,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         ("2r", ReluForm::TwoRounds),
         ("2r-fresh", ReluForm::TwoRoundsFresh),
         ("key", ReluForm::Key),
+        ("digit-tables", ReluForm::DigitTables),
     ] {
         for truncate in [0, f] {
             case(&format!("dealt/relu/{name}/{truncate}"), truncate > 0, &[x(quarter)], &|p, v| {
@@ -277,6 +278,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         ("2r-fresh", ReluForm::TwoRoundsFresh),
         ("table", ReluForm::Table),
         ("key", ReluForm::Key),
+        ("digit-tables", ReluForm::DigitTables),
     ] {
         let narrow = SignBit { cut: ring - ring.min(8), bits: Some(ring.min(8)), list: List::Bits };
         let (plain, fused) = match form {
@@ -307,10 +309,12 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
     case("relu-truncate/table-cut", true, &[x(f + 4)], &|p, v| {
         p.step("op", relu_as(ReluForm::Table, table.clone(), f), v).unwrap()
     });
-    // The same by key.
-    case("relu-truncate/key-cut", true, &[x(f + 4)], &|p, v| {
-        p.step("op", relu_as(ReluForm::Key, table.clone(), f), v).unwrap()
-    });
+    // The same by key, and by tables of digits.
+    for (name, form) in [("key", ReluForm::Key), ("digit-tables", ReluForm::DigitTables)] {
+        case(&format!("relu-truncate/{name}-cut"), true, &[x(f + 4)], &|p, v| {
+            p.step("op", relu_as(form, table.clone(), f), v).unwrap()
+        });
+    }
     case("select", false, &[x(full), y(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
         p.step("op", Op::SELECT, &[b, v[1]]).unwrap()

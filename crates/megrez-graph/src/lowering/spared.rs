@@ -24,6 +24,11 @@ const FREE: u32 = 4;
 fn rounds(op: &Op) -> u32 {
     match op {
         Op::Relu(relu) if relu.form == ReluForm::Key => 1,
+        Op::Relu(relu)
+            if relu.form == ReluForm::DigitTables && relu.sign.bits.is_some_and(|bits| bits <= 28) =>
+        {
+            2
+        }
         Op::Mul
         | Op::MulTruncated { .. }
         | Op::MatMul

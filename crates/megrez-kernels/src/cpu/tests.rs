@@ -24,6 +24,7 @@ fn threads_do_not_change_results() {
     suite.run();
     suite.elements_of::<u64>(300_001);
     suite.openings_of::<u32>(300_001);
+    suite.signed_sums_of::<u32>(300_001);
     suite.keys_of::<u64>(KeySpec { cut: 16, width: 16, truncate: 16 }, 2051);
     let padded = ConvGeometry { pad: [1; 4], ..Default::default() };
     suite.image::<u64>([2, 32, 30, 31], [40, 32, 3, 3], padded);

@@ -10,6 +10,7 @@ mod lookup;
 mod lookup_keys;
 mod select;
 mod sign_table;
+mod signed_sum;
 mod truncate;
 
 pub use comparison_key::{ComparisonKeys, DealtKeys, KeyShare, KeySpec};
@@ -21,4 +22,5 @@ pub use lookup::LookupTables;
 pub use lookup_keys::{DealtLookup, LookupKey, LookupKeys};
 pub use select::{OpenSelected, Selected};
 pub use sign_table::SignTables;
+pub use signed_sum::SignedSums;
 pub use truncate::{OpenTruncated, Truncation};

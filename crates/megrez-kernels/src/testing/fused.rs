@@ -4,10 +4,10 @@ use super::{Suite, host, same};
 use crate::{
     ComparisonKeys, Device, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey, LookupKeys,
     LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS, Reference, Selected,
-    SignTables, Truncation,
+    SignTables, SignedSums, Truncation,
 };
 use megrez_plan::{Beyond, Lookup};
-use megrez_ring::Word;
+use megrez_ring::{Word, bits};
 
 impl<D: Device> Suite<D> {
     /// Truncating and selected openings.
@@ -56,6 +56,27 @@ impl<D: Device> Suite<D> {
                     )
                 });
             }
+        }
+    }
+
+    /// Sums with signs, of no, one and many terms; a row may occur twice.
+    pub fn signed_sums(&self) {
+        rings!(self.signed_sums_lengths());
+    }
+
+    fn signed_sums_lengths<W: Word>(&self) {
+        self.lengths().iter().for_each(|&n| self.signed_sums_of::<W>(n));
+    }
+
+    /// Sums of `n` elements.
+    pub fn signed_sums_of<W: Word>(&self, n: usize) {
+        let base = self.words::<W>(n);
+        for (rows, terms) in [(1, vec![]), (1, vec![0]), (3, vec![2, 0, 2, 1]), (22, (0..22).collect())] {
+            let all = self.words::<W>(rows * n);
+            // Planes are whole words.
+            let signs = self.bits(2 * terms.len() * bits::words(n) * 64);
+            let what = format!("signed_sum ring {} n {n} terms {}", W::BITS, terms.len());
+            compare!(self, what, |d, up| d.signed_sum(up!(&base), up!(&all), &terms, up!(&signs)));
         }
     }
 

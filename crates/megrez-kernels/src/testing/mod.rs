@@ -100,6 +100,7 @@ impl<D: Device> Suite<D> {
         self.images();
         self.structure();
         self.openings();
+        self.signed_sums();
         self.sign_tables();
         self.lookup_tables();
         self.lookup_keys();
@@ -160,7 +161,7 @@ impl<D: Device> Suite<D> {
 macro_rules! differential_tests {
     ($suites:expr) => {
         $crate::differential_tests! { $suites =>
-            elements packed_bits planes circuits matrices public_matrices images structure openings sign_tables lookup_tables
+            elements packed_bits planes circuits matrices public_matrices images structure openings signed_sums sign_tables lookup_tables
             lookup_keys
             comparison_keys
         }

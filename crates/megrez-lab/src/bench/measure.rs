@@ -252,6 +252,7 @@ pub fn form_name(form: ReluForm) -> &'static str {
         ReluForm::TwoRoundsFresh => "2R-fresh",
         ReluForm::Table => "table",
         ReluForm::Key => "key",
+        ReluForm::DigitTables => "digit-tables",
     }
 }
 

@@ -8,6 +8,7 @@
 //! Security: `docs/security/mizar.md`.
 
 mod bits;
+mod digit_tables;
 mod family;
 mod half_tree;
 mod halves;
@@ -16,6 +17,7 @@ mod list;
 mod lookup;
 mod many;
 mod maximum;
+mod nodes;
 mod product;
 mod relu;
 mod select;

@@ -1,4 +1,4 @@
-//! ReLU on MSS in five forms, with a truncation in the same step if the plan asks for it.
+//! ReLU on MSS in six forms, with a truncation in the same step if the plan asks for it.
 //!
 //! Deviates from MIZAR's ReLU (sign bit, conversion, product): the dealer deals a random bit a per
 //! element and the product r·a, so the comparison's answer is one bit, f = b ⊕ a, and selects a
@@ -23,9 +23,11 @@
 //! - *key*: neither list nor flip. A dealt key ([`super::key`]) gives the workers shares of a bit U
 //!   and its products in place of a; f = msb m', public to them, is U ⊕ [x ≥ 0]. Only the selected
 //!   half is opened, masked by a fresh r_z. A key serves one m.
+//! - *digit tables*: the same with shares of U from tables of digits ([`super::digit_tables`]), of
+//!   which some bits are opened first.
 //!
-//! Offline, one round, bits per element; a key goes to both workers and costs what [`super::key`]
-//! says:
+//! Offline, one round, bits per element; keys and tables of digits cost what
+//! [`super::key`] and [`super::digit_tables`] say:
 //!
 //!   dealer → worker 0    list (or 2^(λ−1) for a table)
 //!   dealer → worker 1    2ℓ, fused 3ℓ + 2f
@@ -36,6 +38,8 @@
 //! 2R-fresh   2       list + 2 + 4ℓ / list + 2 + 6ℓ         as 2R
 //! table      1       2 + 2ℓ + 1 / 2 + 4ℓ + 1               worker ↔ worker; then worker 0 → dealer, for which no worker waits
 //! key        1       2ℓ                                    worker ↔ worker
+//! digit      2, 3    what is opened of digits + 2ℓ         worker ↔ worker
+//!   tables
 //!
 //! "list" as in the sign bit. Workers see f, uniform because a is, and openings under fresh masks;
 //! 2R-fresh also r_z − κ_f, uniform because r_z is and no worker knows it. The dealer sees what it
@@ -44,6 +48,7 @@
 //!
 //! Security: `docs/security/mizar.md`.
 
+use super::digit_tables::{self, Tables};
 use super::family::Mizar;
 use super::halves::{DealtShares, Shares, chosen_mask, chosen_value};
 use super::key;
@@ -78,8 +83,10 @@ enum Comparison<W: Word, D: Device> {
     Table(Option<Bits<D>>),
     /// By this worker's key; nothing at the dealer.
     Key(Option<key::Dealt<W, D>>),
+    /// By this worker's tables of digits; nothing at the dealer.
+    Digits(Option<digit_tables::Dealt<W, D>>),
 }
-encode_enum!(Comparison[W: Word, D: Device] on D => 0 = List, 1 = Table, 2 = Key);
+encode_enum!(Comparison[W: Word, D: Device] on D => 0 = List, 1 = Table, 2 = Key, 3 = Digits);
 
 /// λ up to which tables are dealt: 2^(λ−1) bits per element.
 const WIDEST_TABLE: u32 = 12;
@@ -94,6 +101,10 @@ pub struct Relu<'a> {
 impl Relu<'_> {
     fn list(&self, ring: u32) -> List {
         List::new(self.lists, &self.relu.sign, ring, self.shape.elements())
+    }
+
+    fn tables<W: Word>(&self) -> Tables {
+        Tables::of::<W>(self.relu, self.shape.elements())
     }
 
     /// Whether the output's mask is known only online.
@@ -125,6 +136,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         let mut cost = match relu.form {
             ReluForm::Table => Cost::LOCAL.offline(DEALER, 0, n << (width - 1), Unit::Bits(1)),
             ReluForm::Key => key::cost::<W>(key::spec::<W>(relu), n),
+            ReluForm::DigitTables => self.tables::<W>().cost::<W>(),
             _ => self.list(W::BITS).cost(),
         };
         cost = cost.offline(DEALER, 1, n, word).offline(DEALER, 1, n, word);
@@ -139,6 +151,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
                 opened(cost.online_swap(1, 0, 1, n, Unit::Bits(1))).online(2, 0, DEALER, n, Unit::Bits(1))
             }
             ReluForm::Key => cost.online_swap(1, 0, 1, n, word),
+            ReluForm::DigitTables => cost.online_swap(self.tables::<W>().rounds() + 1, 0, 1, n, word),
             ReluForm::ThreeRounds => answer_cost(cost, n).online_swap(3, 0, 1, n, word),
             ReluForm::TwoRounds => opened(answer_cost(cost, n)),
             ReluForm::TwoRoundsFresh => {
@@ -159,23 +172,28 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
     ) -> Result<Self::Material, Error> {
         let (relu, shape, mask) = (self.relu, self.shape, inputs[0].ring());
         let n = shape.elements();
-        let by_key = (relu.form == ReluForm::Key).then(|| key::spec::<W>(relu));
-        let bits = match (Role::of(party), by_key) {
-            (Role::Dealer, Some(spec)) => {
+        let bits = match (Role::of(party), relu.form) {
+            (Role::Dealer, ReluForm::Key | ReluForm::DigitTables) => {
                 let r = mask.total(party.device())?;
+                let spec = key::spec::<W>(relu);
                 Some(Bits::new(shape.clone(), key::top_bits(party.device(), spec, &r.buf)?))
             }
-            (Role::Dealer, None) => {
+            (Role::Dealer, _) => {
                 let stream = party.stream(DEALER, "bit")?;
                 Some(Bits::new(shape.clone(), party.device().random_bits(&stream, n)?))
             }
             (Role::Worker(_), _) => None,
         };
-        let comparison = match (relu.form, by_key) {
-            (_, Some(spec)) => {
+        let comparison = match relu.form {
+            ReluForm::Key => {
+                let spec = key::spec::<W>(relu);
                 Comparison::Key(key::deal(party, spec, n, |device| Ok(mask.total(device)?.buf))?)
             }
-            (ReluForm::Table, _) => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
+            ReluForm::DigitTables => {
+                let top = bits.as_ref().map(|bits| &bits.buf);
+                Comparison::Digits(self.tables::<W>().deal(party, mask, top)?)
+            }
+            ReluForm::Table => Comparison::Table(deal_table(party, relu, n, mask, bits.as_ref())?),
             _ => Comparison::List(self.list(W::BITS).deal(party, mask)?),
         };
         let a = || &bits.as_ref().expect("the dealer drew them").buf;
@@ -201,7 +219,7 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
                 Ok(Tensor::new(shape.clone(), party.device().random(&key.stream(), n)?))
             })
         };
-        let early = !matches!(relu.form, ReluForm::ThreeRounds | ReluForm::Key);
+        let early = !matches!(relu.form, ReluForm::ThreeRounds | ReluForm::Key | ReluForm::DigitTables);
         let zero = if early { Some(half("zero-half")?) } else { None };
         let one = if early && f > 0 { Some(half("one-half")?) } else { None };
         Ok(Material { comparison, bits, worker, zero, one })
@@ -223,7 +241,9 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
                 self.two_rounds(party, input, output, masked, material)?
             }
             ReluForm::Table => self.by_table(party, input, masked, material)?,
-            ReluForm::Key => (self.by_key(party, input, operands.fresh(), masked, material)?, None),
+            ReluForm::Key | ReluForm::DigitTables => {
+                (self.by_products(party, input, operands.fresh(), masked, material)?, None)
+            }
         };
         Ok((Data::of_ring(self.shape, m), deferred.map(Masks::Ring)))
     }
@@ -418,8 +438,8 @@ impl Relu<'_> {
 }
 
 impl Relu<'_> {
-    /// *key*.
-    fn by_key<W: Word, D: Device>(
+    /// *key* and *digit tables*.
+    fn by_products<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
         input: &RingMask<W, D>,
@@ -429,18 +449,20 @@ impl Relu<'_> {
     ) -> Result<Option<D::Buf<W>>, Error> {
         let (relu, n, spec) = (self.relu, self.shape.elements(), key::spec::<W>(self.relu));
         let Role::Worker(j) = Role::of(party) else { return Ok(None) };
-        let (Comparison::Key(Some(key)), Some(shares)) = (material.comparison, material.worker) else {
-            return party.refuse("a worker was given no keys");
-        };
-        if !key::holds(spec, n, j, &key) {
-            return party.refuse("a worker was given another step's keys");
-        }
         let m = &masked.expect("workers hold masked values online").buf;
-        let shares = shares.shares(party.device(), relu.truncate, n)?;
-        let shares = key::evaluate(party.device(), spec, (m, n), key, shares)?;
+        let value = (m, input.share());
+        let shares = worker_shares(party, material.worker, relu.truncate, n)?;
+        let shares = match material.comparison {
+            Comparison::Key(Some(key)) if key::holds(spec, n, j, &key) => {
+                key::evaluate(party.device(), spec, (m, n), key, shares)?
+            }
+            Comparison::Digits(Some(dealt)) => {
+                self.tables::<W>().evaluate(party, j, (m, &value.1.buf), dealt, shares)?
+            }
+            _ => return party.refuse("a worker was given no keys or tables, or another step's"),
+        };
         let choice = key::top_bits(party.device(), spec, m)?;
         let none = party.device().xor(&[], false, n)?;
-        let value = (m, input.share());
         let share = shares.half(party, relu.truncate, j, value, &choice, &none, output.share())?;
         Ok(Some(open(party, j, "selected", n, share)?))
     }
@@ -450,9 +472,7 @@ impl<W: Word, D: Device> Comparison<W, D> {
     fn list(&self) -> &Dealt<D> {
         match self {
             Comparison::List(dealt) => dealt,
-            Comparison::Table(_) | Comparison::Key(_) => {
-                panic!("material of another form in a ReLU by lists")
-            }
+            _ => panic!("material of another form in a ReLU by lists"),
         }
     }
 }

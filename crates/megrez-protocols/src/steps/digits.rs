@@ -37,6 +37,8 @@ const WIDEST: usize = 4;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Digits {
     ranges: Vec<Range<usize>>,
+    /// Whether the top bits of both summands are added to the highest carry.
+    top: bool,
     /// Bits that P1 is sent beside.
     beside: usize,
 }
@@ -52,19 +54,27 @@ impl Digits {
         while most < fewest {
             most *= arity;
         }
-        let split = |count: usize| {
-            let (low, wider) = (positions / count, positions % count);
-            let mut at = 0;
-            let digit = |i| {
-                let start = at;
-                at += low + usize::from(i < wider);
-                start..at
-            };
-            Digits { ranges: (0..count).map(digit).collect(), beside: 0 }
-        };
         let cost = |digits: &Digits| digits.entries() as f64 + above(digits.count());
-        let candidates = (fewest..=most.min(positions)).map(split);
+        let candidates = (fewest..=most.min(positions)).map(|count| Digits::split(width, count));
         candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("at least one digit")
+    }
+
+    /// So many digits of a sum of `width` bits, as even as can be.
+    pub(crate) fn split(width: usize, count: usize) -> Self {
+        let positions = width - 1;
+        let (low, wider) = (positions / count, positions % count);
+        let mut at = 0;
+        let digit = |i| {
+            let start = at;
+            at += low + usize::from(i < wider);
+            start..at
+        };
+        Digits { ranges: (0..count).map(digit).collect(), top: true, beside: 0 }
+    }
+
+    /// The same, of which the highest carry is wanted as it is.
+    pub(crate) fn without_top(self) -> Self {
+        Digits { top: false, ..self }
     }
 
     /// The same, where P1 is sent so many bits of something else at the same time.
@@ -82,9 +92,9 @@ impl Digits {
         2 * self.count() - 1
     }
 
-    /// What P2 shares of v: its top bit, and the thresholds of every digit.
+    /// What P2 shares of v: its top bit, where that is added, and the thresholds of every digit.
     pub(crate) fn entries(&self) -> usize {
-        1 + self.ranges.iter().map(|digit| (1 << digit.len()) - 1).sum::<usize>()
+        usize::from(self.top) + self.ranges.iter().map(|digit| (1 << digit.len()) - 1).sum::<usize>()
     }
 
     /// Bits of u and of v.
@@ -129,7 +139,8 @@ impl Digits {
         let shares = [drawn(party, 0)?, drawn(party, 1)?];
         let mut circuit = Circuit::default();
         let position = |circuit: &mut Circuit, i: usize| circuit.input(0, i);
-        let mut planes = vec![position(&mut circuit, self.width() as usize - 1)];
+        let top = self.top.then(|| position(&mut circuit, self.width() as usize - 1));
+        let mut planes: Vec<Wire> = top.into_iter().collect();
         for digit in &self.ranges {
             let bits: Vec<Wire> = digit.clone().map(|i| position(&mut circuit, i)).collect();
             planes.extend(thresholds(&mut circuit, &bits));
@@ -186,7 +197,7 @@ impl Digits {
         let (mut circuit, first) = (Circuit::default(), party.me() == 0);
         let one = if first { circuit.not(Circuit::ZERO) } else { Circuit::ZERO };
         let mut shares = vec![];
-        let mut at = 1;
+        let mut at = usize::from(self.top);
         for (d, digit) in self.ranges.iter().enumerate() {
             let count = (1 << digit.len()) - 1;
             // T_0, …, T_(2^k), turned round: entry u is T_(2^k − u).
@@ -202,16 +213,18 @@ impl Digits {
                 shares.push(choose(&mut circuit, equal, &bits));
             }
         }
-        let top_of_v = circuit.input(0, 0);
-        let top = match first {
-            true => {
-                let top_of_u = circuit.input(1, self.width() as usize - 1);
-                circuit.xor(top_of_u, top_of_v)
-            }
-            false => top_of_v,
-        };
-        let highest = if self.count() > 1 { shares.len() - 2 } else { 0 };
-        shares[highest] = circuit.xor(shares[highest], top);
+        if self.top {
+            let top_of_v = circuit.input(0, 0);
+            let top = match first {
+                true => {
+                    let top_of_u = circuit.input(1, self.width() as usize - 1);
+                    circuit.xor(top_of_u, top_of_v)
+                }
+                false => top_of_v,
+            };
+            let highest = if self.count() > 1 { shares.len() - 2 } else { 0 };
+            shares[highest] = circuit.xor(shares[highest], top);
+        }
         circuit.output(shares);
         let program = circuit.compile();
         let words = bits::words(lanes.n);

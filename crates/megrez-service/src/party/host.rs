@@ -227,6 +227,10 @@ fn sizes(plan: &Plan) -> impl Iterator<Item = usize> {
                 let levels = sign.width(plan.ring) as usize - 1;
                 words(256 * levels + 2 * levels.div_ceil(4) * (2 * plan.ring + truncate) as usize)
             }
+            Op::Relu(Relu { form: ReluForm::DigitTables, truncate, .. }) => {
+                // At most: three digits of nine bits, and ten products of masks.
+                words(3 * 511 + 10 * (2 * plan.ring + truncate) as usize)
+            }
             Op::NonNegative(sign) | Op::CompareMany { sign, .. } | Op::Relu(Relu { sign, .. }) => {
                 packed(sign)
             }

@@ -6,7 +6,7 @@ use super::{Result, Symbolic, made, mask_of, unit_of};
 use megrez_kernels::{
     ComparisonKeys, DealtKeys, DealtLookup, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams,
     LookupKey, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected, SignTables,
-    Truncation,
+    SignedSums, Truncation,
 };
 use megrez_plan::Lookup;
 use megrez_prg::Stream;
@@ -235,6 +235,18 @@ impl SignTables for Symbolic {
             _ => deps = deps.union(&self.world.rest(&[&table])),
         }
         made(Rows::new(Unit::Bit, vec![Run { len: n, terms, deps }]))
+    }
+}
+
+impl SignedSums for Symbolic {
+    fn signed_sum<W: Word>(
+        &self,
+        base: &Symbols<W>,
+        rows: &Symbols<W>,
+        _: &[usize],
+        signs: &Symbols<u64>,
+    ) -> Result<Symbols<W>> {
+        made(self.rest(Unit::Word, &[&base.rows, &rows.rows, &signs.rows], base.rows.len()))
     }
 }
 

@@ -124,7 +124,7 @@ impl Table {
     pub(super) fn relus(&mut self) {
         use ReluForm::*;
         let digit = |widths: &[u32]| SignBit { list: List::Digits(widths.to_vec()), ..SignBit::FULL };
-        for form in [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key] {
+        for form in [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key, DigitTables] {
             let cut = SignBit { cut: 1, bits: Some(2), list: List::Digits(vec![1]) };
             let few = SignBit { bits: Some(3), ..SignBit::FULL };
             let by_lists = [
@@ -135,15 +135,15 @@ impl Table {
                 ("truncated by 1", 4, 1, 1, digit(&[2, 1])),
                 ("truncated by 1, cut by 1", 4, 1, 1, cut.clone()),
             ];
-            // A key compares the same whatever the list; the table that stands for it here has
-            // room for few words.
+            // Keys and tables of digits compare the same whatever the list; the table that stands
+            // for a key here has room for few words.
             let by_keys = [
                 ("3 bits", 3, 1, 0, SignBit::FULL),
                 ("neighbours", 3, 2, 0, SignBit::FULL),
                 ("truncated by 1", 4, 1, 1, few),
                 ("truncated by 1, cut by 1", 4, 1, 1, cut),
             ];
-            let forms: &[_] = if form == Key { &by_keys } else { &by_lists };
+            let forms: &[_] = if matches!(form, Key | DigitTables) { &by_keys } else { &by_lists };
             for (name, ring, elements, truncate, sign) in forms.iter().cloned() {
                 let values = if truncate > 0 { (-4..4).collect() } else { range(ring) };
                 // After a cut, comparisons are of few bits.
