@@ -227,6 +227,11 @@ pub fn of(protocol: &str) -> Vec<Case> {
         lasting("weights that last, compared", Op::NonNegative(digits(9, 3))),
         lasting("weights that last, compared by a tree", Op::NonNegative(tree(20, 3))),
     ];
+    // One digit, three, and nodes below the last.
+    for bits in [7, 24, 40] {
+        let relu = Relu { sign: tree(bits, 3), form: ReluForm::DigitTables, truncate: 8 };
+        cases.push(step("relu by tables of more or fewer digits", Op::Relu(relu), 1));
+    }
     for truncate in [0, 8] {
         for (name, form) in [
             ("relu in three rounds", ReluForm::ThreeRounds),

@@ -139,10 +139,11 @@ impl Made {
     }
 }
 
-/// How `width` bits of ℓ = 8, 16, …, 64 are compared: searched once a process.
+/// How `width` bits are compared, with ℓ in whole bytes: searched once a process.
 fn chosen(width: usize, ring: u32) -> &'static Made {
     static MADE: [[OnceLock<Made>; 65]; 8] = [const { [const { OnceLock::new() }; 65] }; 8];
-    MADE[ring as usize / 8 - 1][width].get_or_init(|| Made::fewest(width, ring as usize))
+    let bytes = ring.div_ceil(8) as usize;
+    MADE[bytes - 1][width].get_or_init(|| Made::fewest(width, 8 * bytes))
 }
 
 /// The comparison of `n` values.
@@ -353,9 +354,12 @@ mod tests {
 
     #[test]
     fn the_costs_are_those_of_the_head() {
-        assert_eq!(costs(16, 16), [1182.0, 134.0, 2.0]);
-        // One digit, two, three, and two levels.
-        assert_eq!(costs(9, 16), [655.0 - 32.0, 130.0, 2.0]);
+        // And of the protocol's page: one digit, two, three.
+        for (bits, offline, online) in
+            [(9, 623, 130), (12, 894, 134), (16, 1182, 134), (19, 1822, 134), (24, 2301, 138)]
+        {
+            assert_eq!(costs(bits, 16), [f64::from(offline), f64::from(online), 2.0], "{bits} bits");
+        }
         for (bits, products, rounds) in
             [(9, 1, 2.0), (10, 4, 2.0), (19, 4, 2.0), (20, 10, 2.0), (28, 10, 2.0)]
         {
