@@ -202,6 +202,7 @@ def compile(
     guard: bool = False,
     declared: Mapping[str, float | Interval] | str | os.PathLike[str] | None = None,
     form: Literal["3r", "2r", "2r-fresh", "table", "key", "digit-tables", "auto"] = "3r",
+    keys: int | None = None,
     pool: Literal["tournament", "all-pairs"] | None = None,
     trees: Literal["hidden", "shape"] = "hidden",
     weights: Literal["private", "public", "public-int8"] = "private",
@@ -244,8 +245,10 @@ def compile(
         declared: ranges of the layers that read secret weights, so that the plan tells nothing about them:
             bounds by the layer's name, with "*" for all others, or a JSON or TOML file of these. The weights
             must prove them.
-        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, a table, a key, or
-            `auto`: what is fastest for the protocol on the network.
+        form: the form of ReLU: three rounds, two rounds, two rounds with fresh masks, a table, a key, tables
+            of digits, or `auto`: what is fastest for the protocol on the network.
+        keys: ReLUs of at most so many elements take keys, which spare rounds, whatever the form of the
+            others is; by default none do, or what is fastest where `form` is `auto`.
         pool: how pools find a maximum; by default a tournament of ReLUs, or what is fastest on the network
             where `form` is `auto` or the protocol has one form of ReLU only.
         trees: what everybody sees of ensembles of trees: how many there are, and how many leaves the largest
@@ -308,6 +311,7 @@ def compile(
         guard=guard,
         declared=declared,
         form=form,
+        keys=keys,
         pool=pool,
         trees=trees,
         weights=weights,

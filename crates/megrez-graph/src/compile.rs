@@ -412,6 +412,7 @@ fn lower_each(
     }
     let graph = graph.clone();
     let mut plan = cx.plan;
+    megrez_passes::key_small_relus(&mut plan, options.keyed);
     if options.selects_truncated {
         megrez_passes::select_by_trees(&mut plan).expect("a plan that was built by the rules keeps to them");
     }

@@ -72,6 +72,9 @@ pub struct CompileOptions {
     /// ([`megrez_passes::offload_to_dealer`]): for plans of replicated values, that is, with
     /// `defer_resharing`.
     pub offload: usize,
+    /// The largest ReLUs, in elements, that take keys whatever the form of the others is
+    /// ([`megrez_passes::key_small_relus`]).
+    pub keyed: usize,
     /// What stands for smooth activations.
     pub activations: Activations,
     /// How long a message is on its way between two parties, in nanoseconds: a table may take as
@@ -273,6 +276,7 @@ impl Default for CompileOptions {
             defer_openings: false,
             replicated: false,
             offload: 0,
+            keyed: 0,
             activations: Activations::Minimax,
             trees: TreeForm::Hidden,
             private_weights: true,

@@ -7,7 +7,7 @@ use crate::forecast::Forecast;
 use crate::model::Recipe;
 use megrez_graph::{CompileOptions, Graph, PoolForm};
 use megrez_net::NetProfile;
-use megrez_passes::{Estimate, choose, legalise, offload_sizes};
+use megrez_passes::{Estimate, choose, key_small_relus, legalise, offload_sizes, relu_sizes};
 use megrez_plan::{Op, Plan, ReluForm};
 use megrez_service::Result;
 use megrez_service::protocols::{self, find};
@@ -161,10 +161,21 @@ pub fn mix(
     chosen.map_or_else(|_| options.clone(), |(options, _)| options)
 }
 
-/// The options with the form of ReLU, and the form of pools unless that is given, whose online
-/// phase takes the network least time, that of the offline phase counted a quarter, and among
-/// equals the fewest bits of both phases. Where comparisons may be `any`, trees of digits are tried
-/// too. Forms that the protocol lacks are left out.
+/// What is left to choose besides the form of ReLU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Open {
+    /// The form of pools; any if none is given.
+    pub pool: Option<PoolForm>,
+    /// The largest ReLUs that take keys; any size if none is given.
+    pub keyed: Option<usize>,
+    /// Whether comparisons may be by trees of digits, too.
+    pub trees: bool,
+}
+
+/// The options with the form of ReLU, the size up to which ReLUs take keys and the form of pools,
+/// unless these are given, whose online phase takes the network least time, that of the offline
+/// phase counted a quarter, and among equals the fewest bits of both phases. Where comparisons may
+/// be any, trees of digits are tried too. Forms that the protocol lacks are left out.
 ///
 /// # Errors
 /// If the protocol can run none of them.
@@ -172,7 +183,7 @@ pub fn form(
     graph: &Graph,
     client: &str,
     options: &CompileOptions,
-    (pool, any): (Option<PoolForm>, bool),
+    open: Open,
     protocol: &str,
     net: &NetProfile,
 ) -> Result<CompileOptions> {
@@ -180,12 +191,35 @@ pub fn form(
     let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key, DigitTables];
     let trees = CompileOptions { comparison: options.comparison.by_trees(), ..options.clone() };
     // What a round costs in local work is not counted, and without a network there is nothing else.
-    let by_trees = (any && !net.is_unshaped() && find(protocol)?.selects_truncated)
-        .then(|| variants(graph, &trees, pool, &[ThreeRounds, Key, DigitTables]).collect::<Vec<_>>());
-    let all = variants(graph, options, pool, &forms).chain(by_trees.into_iter().flatten());
-    let chosen =
-        choose(all, |options| estimate(protocol, &compile_for(graph, client, options)?.plan, net, ONLINE));
-    chosen.map_err(|e| e.expect("there are six forms"))
+    let by_trees = (open.trees && !net.is_unshaped() && find(protocol)?.selects_truncated)
+        .then(|| variants(graph, &trees, open.pool, &[ThreeRounds, Key, DigitTables]).collect::<Vec<_>>());
+    let all = variants(graph, options, open.pool, &forms).chain(by_trees.into_iter().flatten());
+    let compiled =
+        |options: &CompileOptions| -> Result<Plan> { Ok(compile_for(graph, client, options)?.plan) };
+    let offers = all.flat_map(|options| {
+        let options = CompileOptions { keyed: open.keyed.unwrap_or(0), ..options };
+        // Compiled once for all sizes, which change nothing but forms.
+        let Ok(plan) = compiled(&options) else { return vec![(options, None)] };
+        let sizes = match open.keyed {
+            None if !net.is_unshaped() => relu_sizes(&plan),
+            _ => vec![],
+        };
+        // The largest means all, and that is a form of its own.
+        let smaller = sizes.iter().rev().skip(1).map(|&keyed| {
+            let mut plan = plan.clone();
+            key_small_relus(&mut plan, keyed);
+            (CompileOptions { keyed, ..options.clone() }, Some(plan))
+        });
+        let mut offers: Vec<_> = smaller.collect();
+        offers.push((options, Some(plan)));
+        offers
+    });
+    let chosen = choose(offers, |(options, plan)| match plan {
+        Some(plan) => estimate(protocol, plan, net, ONLINE),
+        // Says once more why there is none.
+        None => estimate(protocol, &compiled(options)?, net, ONLINE),
+    });
+    chosen.map(|(options, _)| options).map_err(|e| e.expect("there are six forms"))
 }
 
 #[cfg(test)]
@@ -199,7 +233,16 @@ mod tests {
         let graph = models::build("lenet", 1, 1).unwrap();
         let options = CompileOptions { policy: RangePolicy::Assume, ..CompileOptions::default() };
         let chosen = |protocol: &str, pool| {
-            form(&graph, "client", &options, (pool, false), protocol, &NetProfile::wan()).unwrap().pool
+            form(
+                &graph,
+                "client",
+                &options,
+                Open { pool, keyed: Some(0), ..Open::default() },
+                protocol,
+                &NetProfile::wan(),
+            )
+            .unwrap()
+            .pool
         };
         assert_eq!(chosen("mizar", None), PoolForm::AllPairs);
         assert_eq!(chosen("mizar", Some(PoolForm::Tournament)), PoolForm::Tournament);
@@ -207,9 +250,41 @@ mod tests {
             comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 0, bits: Some(20) }),
             ..options.clone()
         };
-        let few = form(&graph, "client", &few, (None, true), "bicoptor", &NetProfile::wan()).unwrap();
+        let few = form(
+            &graph,
+            "client",
+            &few,
+            Open { trees: true, ..Open::default() },
+            "bicoptor",
+            &NetProfile::wan(),
+        )
+        .unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
         assert!(protocols::cost("bicoptor", &compile_for(&graph, "client", &few).unwrap().plan).is_ok());
+    }
+
+    /// Where a round costs more than a key of a small layer, and less than those of a large one.
+    #[test]
+    fn small_relus_take_keys_where_large_ones_do_not() {
+        let graph = models::build("vgg16-cifar", 1, 1).unwrap();
+        let options = CompileOptions {
+            policy: RangePolicy::Assume,
+            comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 16, bits: Some(16) }),
+            ..CompileOptions::default()
+        };
+        let wan = NetProfile::wan();
+        let chosen = |keyed| {
+            form(&graph, "client", &options, Open { keyed, ..Open::default() }, "mizar", &wan).unwrap()
+        };
+        let seconds = |options: &CompileOptions| {
+            let plan = compile_for(&graph, "client", options).unwrap().plan;
+            estimate("mizar", &plan, &wan, ONLINE).unwrap().seconds
+        };
+        let (some, none) = (chosen(None), chosen(Some(0)));
+        assert!((1000..64 * 32 * 32).contains(&some.keyed) && some.relu != ReluForm::Key, "{}", some.keyed);
+        assert_eq!(none.keyed, 0);
+        assert!(seconds(&some) < 0.95 * seconds(&none), "{} and {}", seconds(&some), seconds(&none));
+        assert_eq!(chosen(Some(77)).keyed, 77);
     }
 
     /// Small networks win rounds by keys; large ones on fast links would lose more by their bytes
@@ -223,7 +298,7 @@ mod tests {
                 comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 16, bits: Some(16) }),
                 ..CompileOptions::default()
             };
-            form(&graph, "client", &options, (None, false), "mizar", net).unwrap().relu
+            form(&graph, "client", &options, Open::default(), "mizar", net).unwrap().relu
         };
         assert_eq!(chosen("lenet", &NetProfile::wan()), ReluForm::Key);
         assert_ne!(chosen("lenet", &NetProfile::loopback()), ReluForm::Key);
@@ -241,7 +316,9 @@ mod tests {
             ..CompileOptions::default()
         };
         let chosen = |any: bool, protocol: &str, net: &NetProfile| {
-            let options = form(&graph, "client", &options, (None, any), protocol, net).unwrap();
+            let options =
+                form(&graph, "client", &options, Open { trees: any, ..Open::default() }, protocol, net)
+                    .unwrap();
             options.comparison == options.comparison.by_trees()
         };
         assert!(chosen(true, "mizar", &NetProfile::lan()));

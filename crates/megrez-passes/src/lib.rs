@@ -5,6 +5,7 @@
 //! which pass follows from what the registry says of it; what a plan costs, whoever asks says.
 
 mod choose;
+mod forms;
 mod maxima;
 mod offload;
 mod openings;
@@ -13,6 +14,7 @@ mod resharing;
 mod trees;
 
 pub use choose::{Estimate, choose};
+pub use forms::{key_small_relus, relu_sizes};
 pub use maxima::spread_maxima;
 pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
 pub use openings::defer_openings;

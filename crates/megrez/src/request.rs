@@ -103,6 +103,10 @@ pub struct CompileRequest {
     /// network.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
     pub form: Form,
+    /// ReLUs of at most so many elements take keys whatever the form of the others is [default:
+    /// none; what is fastest with --form auto].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ELEMENTS", help_heading = STEPS))]
+    pub keys: Option<usize>,
     /// How pools find a maximum: tournament or all-pairs [default: tournament; what is fastest with
     /// --form auto, or under aby3, alkaid and meteor].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
@@ -172,6 +176,7 @@ impl Default for CompileRequest {
             bits: None,
             cut: 0,
             form: Form::default(),
+            keys: None,
             pool: None,
             trees: Trees::default(),
             mix: false,
@@ -214,7 +219,8 @@ impl CompileRequest {
                 CompileOptions { pool, ..options }
             }
             None => {
-                let open = (pool, self.list.is_none() && self.widths.is_none());
+                let trees = self.list.is_none() && self.widths.is_none();
+                let open = choose::Open { pool, keyed: self.keys, trees };
                 choose::form(graph, client, &options, open, &self.protocol, &self.net)?
             }
         };
@@ -282,6 +288,7 @@ impl CompileRequest {
             declared: self.declared.as_ref().map(declared).transpose()?,
             comparison: self.comparison()?,
             relu,
+            keyed: self.keys.unwrap_or(0),
             pool: self.pool.map_or(PoolForm::Tournament, PoolForm::from),
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             selects_truncated: protocols::find(&self.protocol)?.selects_truncated,
@@ -398,6 +405,7 @@ impl CompileRequest {
             ("bits", self.bits.is_some()),
             ("cut", self.cut > 0),
             ("form", self.form != default.form),
+            ("keys", self.keys.is_some()),
             ("pool", self.pool.is_some()),
             ("trees", self.trees != default.trees),
             ("mix", self.mix),
@@ -409,7 +417,7 @@ impl CompileRequest {
     /// has no layers and no ranges.
     pub fn unused_in_operation(&self) -> Vec<&'static str> {
         let of_layers =
-            ["weights", "input_range", "ranges", "declared", "fit", "calibration", "guard", "trees"];
+            ["weights", "input_range", "ranges", "declared", "fit", "calibration", "guard", "keys", "trees"];
         self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
     }
 

@@ -139,8 +139,15 @@ struct PhaseJson<'a> {
 
 /// The choices that were made: of the one comparison of an operation, or of all those of a model.
 fn options(plan: &Plan, o: &BenchOptions) -> Json {
-    let relus: Vec<&Relu> =
-        plan.steps.iter().filter_map(|s| if let Op::Relu(r) = &s.op { Some(r) } else { None }).collect();
+    let sized = plan.steps.iter().filter_map(|step| match &step.op {
+        Op::Relu(relu) => Some((plan.value(step.output).shape.elements(), relu)),
+        _ => None,
+    });
+    let sized: Vec<(usize, &Relu)> = sized.collect();
+    let relus: Vec<&Relu> = sized.iter().map(|&(_, relu)| relu).collect();
+    // Small ReLUs may take keys where others do not.
+    let form = sized.iter().max_by_key(|(n, _)| n).map_or(o.form, |(_, relu)| relu.form);
+    let keyed = sized.iter().filter(|(_, relu)| relu.form == ReluForm::Key).map(|(n, _)| n).max();
     // A ReLU by a tree is a comparison and a selection.
     let signs: Vec<&SignBit> = plan
         .steps
@@ -171,7 +178,8 @@ fn options(plan: &Plan, o: &BenchOptions) -> Json {
     json!({
         "list": list,
         "widths": widths,
-        "form": form_name(relus.first().map_or(o.form, |r| r.form)),
+        "form": form_name(form),
+        "keys": keyed.filter(|_| form != ReluForm::Key),
         "bits": if signs.len() > 1 { json!(bits) } else { json!(first.width(o.ring)) },
         "cut": first.cut,
         "activations": match o.activations {
