@@ -4,11 +4,12 @@
 use crate::fixed::compile_for;
 use crate::float::Work;
 use crate::forecast::Forecast;
+use crate::local::Local;
 use crate::model::Recipe;
 use megrez_graph::{CompileOptions, Graph, PoolForm};
 use megrez_net::NetProfile;
 use megrez_passes::{Estimate, choose, key_small_relus, legalise, offload_sizes, relu_sizes};
-use megrez_plan::{Op, Plan, ReluForm};
+use megrez_plan::{Plan, ReluForm};
 use megrez_service::Result;
 use megrez_service::protocols::{self, find};
 use megrez_session::Phase;
@@ -18,15 +19,6 @@ type Weights = [(Phase, f64); 2];
 const BOTH: Weights = [(Phase::Offline, 1.0), (Phase::Online, 1.0)];
 /// As widths are chosen for the online phase ([`megrez_plan::Fewest::Online`]).
 const ONLINE: Weights = [(Phase::Offline, 0.25), (Phase::Online, 1.0)];
-
-/// Seconds that a level of a comparison key takes a core for one value: a worker's walk took 290 ns
-/// for 15 levels on a Xeon with AVX-512 and other work. What lists take is within the noise of
-/// networks, and is not counted.
-const KEY_LEVEL: f64 = 20e-9;
-
-/// Seconds that tables of digits take a core for one value: 2^17 ReLUs of 16 bits took 28 ms more
-/// than by lists, in both phases, on the same machine.
-const DIGIT_TABLES: f64 = 100e-9;
 
 /// Seconds that silent transfers take a core more than those in groups of four, for each byte that
 /// these send: 2.5 s for 94 MB of products.
@@ -48,32 +40,13 @@ pub fn transfers(graph: &Graph, client: &str, work: Work, protocol: &str, net: &
     Ok(if silently.network_seconds() + more < grouped.network_seconds() { silent } else { work })
 }
 
-/// Seconds of local work in a plan that are worth a thought beside the network's: those of keys and
-/// of tables of digits.
-fn local(plan: &Plan) -> f64 {
-    let seconds = plan.steps.iter().map(|step| {
-        let op = if let Op::Offloaded(op) = &step.op { op } else { &step.op };
-        match op {
-            Op::Relu(relu) if relu.form == ReluForm::Key => {
-                let levels = relu.sign.width(plan.ring) - 1;
-                plan.value(step.output).shape.elements() as f64 * f64::from(levels) * KEY_LEVEL
-            }
-            Op::Relu(relu) if relu.form == ReluForm::DigitTables => {
-                plan.value(step.output).shape.elements() as f64 * DIGIT_TABLES
-            }
-            _ => 0.0,
-        }
-    });
-    seconds.sum()
-}
-
-/// Seconds that a plan takes the network in both phases, weighted, and that its keys take; bits of
-/// both.
+/// Seconds that a plan takes the network in both phases, weighted, and that its keys and
+/// tables of digits take this machine; bits of both.
 fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, weights: Weights) -> Result<Estimate> {
     let cost = protocols::cost(protocol, plan)?;
     let seconds = |(phase, weight)| weight * cost.critical_path(phase, net).seconds;
     Ok(Estimate {
-        seconds: weights.map(seconds).iter().sum::<f64>() + local(plan),
+        seconds: weights.map(seconds).iter().sum::<f64>() + Local::of_this_machine().seconds(plan),
         bits: weights.map(|(phase, _)| cost.bits(phase)).iter().sum(),
     })
 }

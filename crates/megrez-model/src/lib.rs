@@ -26,6 +26,7 @@ pub mod forecast;
 pub mod generate;
 pub mod inference;
 pub mod inputs;
+mod local;
 pub mod masks;
 pub mod material;
 pub mod mode;
