@@ -1,16 +1,18 @@
 //! Sets of numbers that share what they agree in. What a rest depends on is nearly all that came
 //! before it, so there are many large sets that differ in little: they are trees whose nodes are
 //! never changed once two sets have them, and a union looks only into nodes that are not the same.
+//! A tree is as high as its largest number asks for.
 //! Parties come to equal sets by different ways, so nodes are compared by their hashes.
 
 use megrez_prg::Key;
+use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 /// Words of a leaf, and children of an inner node.
 const WIDTH: usize = 32;
 /// Numbers that a leaf holds, as a power of two.
 const LEAF_BITS: u32 = 11;
-/// Levels of inner nodes: numbers reach to 2^31.
+/// Levels of inner nodes, at most: numbers reach to 2^31.
 const LEVELS: u32 = 4;
 
 type Link = Option<Tree>;
@@ -35,37 +37,38 @@ static KEYS: LazyLock<[u64; 2 * WIDTH]> = LazyLock::new(|| {
     keys
 });
 
-/// NH of UMAC (RFC 4418, 5.2.2 for words of 64 bits): two different nodes of one level have one
-/// hash with probability at most 2^-64.
-fn nh(words: impl IntoIterator<Item = [u64; 2]>) -> u128 {
-    let keyed = words.into_iter().zip(KEYS.chunks_exact(2));
-    keyed.fold(0, |sum, ([a, b], key)| {
-        let (a, b) = (a.wrapping_add(key[0]), b.wrapping_add(key[1]));
-        sum.wrapping_add(u128::from(a) * u128::from(b))
-    })
+/// Summand `at` of NH of UMAC (RFC 4418, 5.2.2 for words of 64 bits): with the sum of all as their
+/// hash, two different nodes of one level have one hash with probability at most 2^-64.
+fn summand(at: usize, [a, b]: [u64; 2]) -> u128 {
+    let (a, b) = (a.wrapping_add(KEYS[2 * at]), b.wrapping_add(KEYS[2 * at + 1]));
+    u128::from(a) * u128::from(b)
+}
+
+/// What a child adds to its node's hash.
+fn of_child(at: usize, link: &Link) -> u128 {
+    let hash = link.as_ref().map_or(0, |tree| tree.hash);
+    summand(at, [hash as u64, (hash >> 64) as u64])
 }
 
 impl Tree {
-    fn new(node: Node) -> Tree {
-        Tree { hash: node.hash(), node }
+    fn leaf(words: [u64; WIDTH]) -> Tree {
+        let summands = words.chunks_exact(2).enumerate().map(|(at, pair)| summand(at, [pair[0], pair[1]]));
+        Tree { hash: summands.fold(0, u128::wrapping_add), node: Node::Leaf(Arc::new(words)) }
     }
-}
 
-impl Node {
-    fn hash(&self) -> u128 {
-        match self {
-            Node::Leaf(words) => nh(words.chunks_exact(2).map(|pair| [pair[0], pair[1]])),
-            Node::Inner(links) => nh(links.iter().map(|link| {
-                let hash = link.as_ref().map_or(0, |tree| tree.hash);
-                [hash as u64, (hash >> 64) as u64]
-            })),
-        }
+    fn inner(links: [Link; WIDTH]) -> Tree {
+        let summands = links.iter().enumerate().map(|(at, link)| of_child(at, link));
+        Tree { hash: summands.fold(0, u128::wrapping_add), node: Node::Inner(Arc::new(links)) }
     }
 }
 
 /// A set of what a rest depends on, by the numbers that the world gives.
 #[derive(Clone, Default)]
-pub(super) struct Deps(Link);
+pub(super) struct Deps {
+    root: Link,
+    /// Levels of inner nodes: as few as the largest number allows.
+    levels: u32,
+}
 
 impl Deps {
     pub fn one(id: u32) -> Deps {
@@ -79,17 +82,45 @@ impl Deps {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.root.is_none()
     }
 
     pub fn insert(&mut self, id: usize) {
         if !self.has(id) {
-            insert(&mut self.0, LEVELS, id);
+            let fits = |levels: &u32| id >> (LEAF_BITS + levels * WIDTH.ilog2()) == 0;
+            let levels = (self.levels..LEVELS).find(fits).unwrap_or(LEVELS);
+            *self = self.raised(levels);
+            insert(&mut self.root, levels, id);
+        }
+    }
+
+    /// The same set with so many levels, which are not fewer.
+    fn raised(&self, levels: u32) -> Deps {
+        let mut root = self.root.clone();
+        for _ in self.levels..levels {
+            root = root.map(|tree| {
+                let mut links: [Link; WIDTH] = Default::default();
+                links[0] = Some(tree);
+                Tree::inner(links)
+            });
+        }
+        Deps { root, levels }
+    }
+
+    /// Both with as many levels as the higher has.
+    fn level<T>(&self, other: &Deps, of: impl FnOnce(&Deps, &Deps) -> T) -> T {
+        match self.levels.cmp(&other.levels) {
+            Ordering::Equal => of(self, other),
+            Ordering::Less => of(&self.raised(other.levels), other),
+            Ordering::Greater => of(self, &other.raised(self.levels)),
         }
     }
 
     pub fn has(&self, id: usize) -> bool {
-        let (mut link, mut level) = (&self.0, LEVELS);
+        if id >> (LEAF_BITS + self.levels * WIDTH.ilog2()) != 0 {
+            return false;
+        }
+        let (mut link, mut level) = (&self.root, self.levels);
         loop {
             match link.as_ref().map(|tree| &tree.node) {
                 None => return false,
@@ -100,30 +131,30 @@ impl Deps {
     }
 
     pub fn meets(&self, other: &Deps) -> bool {
-        meets(&self.0, &other.0)
+        self.level(other, |a, b| meets(&a.root, &b.root))
     }
 
     pub fn same(&self, other: &Deps) -> bool {
-        same(&self.0, &other.0)
+        self.hash() == other.hash()
     }
 
     pub fn union(&self, other: &Deps) -> Deps {
-        match united(&self.0, &other.0) {
-            United::Same | United::Left => self.clone(),
-            United::Right => other.clone(),
-            United::New(tree) => Deps(Some(tree)),
-        }
+        self.level(other, |a, b| match united(&a.root, &b.root) {
+            United::Same | United::Left => a.clone(),
+            United::Right => b.clone(),
+            United::New(tree) => Deps { root: Some(tree), levels: a.levels },
+        })
     }
 
-    /// The same for equal sets.
-    pub fn hash(&self) -> u128 {
-        self.0.as_ref().map_or(0, |tree| tree.hash)
+    /// The same for equal sets, and for others with the probability of two nodes.
+    pub fn hash(&self) -> (u32, u128) {
+        (self.levels, self.root.as_ref().map_or(0, |tree| tree.hash))
     }
 
     /// The numbers that another set has not.
     pub fn beyond(&self, other: &Deps) -> Vec<usize> {
         let mut found = vec![];
-        beyond(&self.0, &other.0, 0, &mut found);
+        self.level(other, |a, b| beyond(&a.root, &b.root, 0, &mut found));
         found
     }
 }
@@ -138,18 +169,27 @@ fn child(level: u32, id: usize) -> usize {
 }
 
 fn insert(link: &mut Link, level: u32, id: usize) {
-    let empty = || {
-        Tree::new(match level {
-            0 => Node::Leaf(Arc::new([0; WIDTH])),
-            _ => Node::Inner(Arc::default()),
-        })
+    let empty = || match level {
+        0 => Tree::leaf([0; WIDTH]),
+        _ => Tree::inner(Default::default()),
     };
     let tree = link.get_or_insert_with(empty);
     match &mut tree.node {
-        Node::Leaf(words) => Arc::make_mut(words)[word(id)] |= 1 << (id % 64),
-        Node::Inner(links) => insert(&mut Arc::make_mut(links)[child(level, id)], level - 1, id),
+        Node::Leaf(words) => {
+            let words = Arc::make_mut(words);
+            let pair = word(id) / 2;
+            let of = |words: &[u64; WIDTH]| summand(pair, [words[2 * pair], words[2 * pair + 1]]);
+            let before = of(words);
+            words[word(id)] |= 1 << (id % 64);
+            tree.hash = tree.hash.wrapping_sub(before).wrapping_add(of(words));
+        }
+        Node::Inner(links) => {
+            let (links, at) = (Arc::make_mut(links), child(level, id));
+            let before = of_child(at, &links[at]);
+            insert(&mut links[at], level - 1, id);
+            tree.hash = tree.hash.wrapping_sub(before).wrapping_add(of_child(at, &links[at]));
+        }
     }
-    tree.hash = tree.node.hash();
 }
 
 /// Equal nodes in both; else which of the two, if any, is not empty alone; else both.
@@ -185,10 +225,6 @@ fn meets(a: &Link, b: &Link) -> bool {
     }
 }
 
-fn same(a: &Link, b: &Link) -> bool {
-    matches!(pair(a, b), Pair::Same)
-}
-
 /// What a union is: a set that is at hand, if one is.
 enum United {
     /// Both.
@@ -208,26 +244,35 @@ fn united(a: &Link, b: &Link) -> United {
             match both {
                 all if all == *x => United::Left,
                 all if all == *y => United::Right,
-                all => United::New(Tree::new(Node::Leaf(Arc::new(all)))),
+                all => United::New(Tree::leaf(all)),
             }
         }
         Pair::Inner(x, y) => {
-            let parts: [United; WIDTH] = std::array::from_fn(|i| united(&x[i], &y[i]));
-            if parts.iter().all(|part| matches!(part, United::Same | United::Left)) {
-                return United::Left;
+            let mut hash = a.as_ref().map_or(0, |tree| tree.hash);
+            // Those of the left, once one of them is not.
+            let mut links: Option<[Link; WIDTH]> = None;
+            let mut right = true;
+            for (i, (left, other)) in x.iter().zip(y).enumerate() {
+                let link = match united(left, other) {
+                    United::Same => continue,
+                    United::Left => {
+                        right = false;
+                        continue;
+                    }
+                    United::Right => other.clone(),
+                    United::New(tree) => {
+                        right = false;
+                        Some(tree)
+                    }
+                };
+                hash = hash.wrapping_sub(of_child(i, left)).wrapping_add(of_child(i, &link));
+                links.get_or_insert_with(|| x.clone())[i] = link;
             }
-            if parts.iter().all(|part| matches!(part, United::Same | United::Right)) {
-                return United::Right;
+            match links {
+                None => United::Left,
+                Some(_) if right => United::Right,
+                Some(links) => United::New(Tree { hash, node: Node::Inner(Arc::new(links)) }),
             }
-            let mut links = x.clone();
-            for (i, part) in parts.into_iter().enumerate() {
-                match part {
-                    United::Same | United::Left => {}
-                    United::Right => links[i] = y[i].clone(),
-                    United::New(tree) => links[i] = Some(tree),
-                }
-            }
-            United::New(Tree::new(Node::Inner(Arc::new(links))))
         }
     }
 }

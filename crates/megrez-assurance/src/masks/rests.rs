@@ -8,7 +8,7 @@ use std::collections::HashMap;
 pub(super) struct Rests {
     /// How many rows have each, by numbers that grow.
     rows: Vec<usize>,
-    by_hash: HashMap<u128, usize>,
+    by_hash: HashMap<(u32, u128), usize>,
     pub(super) of_row: HashMap<usize, usize>,
     /// The rests by their numbers, empty where no row is left; then, level by level, what two
     /// neighbours below are together.
