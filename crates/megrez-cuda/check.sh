@@ -40,7 +40,22 @@ one() {
 
 failed=0
 [ $# -gt 0 ] || set -- sm_80 sm_90a
+# As many at a time as there are cores, each lot to its end.
+cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+running=
+count=0
+finish() {
+    for job in $running; do wait "$job" || failed=1; done
+    running=
+    count=0
+}
 for arch in "$@"; do
-    for unit in "$units"/*.cu; do one "$unit" "$arch" || failed=1; done
+    for unit in "$units"/*.cu; do
+        one "$unit" "$arch" &
+        running="$running $!"
+        count=$((count + 1))
+        [ "$count" -lt "$cores" ] || finish
+    done
 done
+finish
 exit $failed
