@@ -62,10 +62,13 @@ $(DENY):
 	CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 \
 		cargo install --debug --locked --quiet --root target/tools --version $(DENY_VERSION) cargo-deny
 
-# Slow, so sizes are sampled (`cfg(miri)`), and crates above these run natively only.
+# Slow, so sizes are sampled (`cfg(miri)`), crates above these run natively only, and two run side by side: a test of
+# Miri takes one core.
 miri: ## Run the tests of rings, streams and sessions under Miri, which finds undefined behaviour; needs nightly's miri.
-	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 \
-		cargo +$(NIGHTLY) miri test --locked --lib -p megrez-ring -p megrez-prg -p megrez-session
+	export MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1; \
+	cargo +$(NIGHTLY) miri test --locked --lib -p megrez-prg & beside=$$!; \
+	cargo +$(NIGHTLY) miri test --locked --lib -p megrez-ring -p megrez-session; others=$$?; \
+	wait $$beside && exit $$others
 
 # By hand: it builds everything a second time. COVERAGE says of which crates.
 COVERAGE ?= --workspace
@@ -73,7 +76,7 @@ coverage: ## Measure which lines the tests of Rust run; needs cargo-llvm-cov and
 	cargo +$(NIGHTLY) llvm-cov --locked $(COVERAGE) --summary-only
 
 test-python: python ## Run the tests of the Python package.
-	$(BIN)/python -m pytest -q python/tests
+	$(BIN)/python -m pytest -q -n 2 python/tests
 
 # Longer on a machine that has the time: MINUTES=120.
 MINUTES ?= 5

@@ -71,6 +71,8 @@ def test_comparisons_can_be_chosen_and_fitted(threads: megrez.Cluster, images: A
         "fitted": megrez.compile(path, batch=2, fit=True),
         "calibrated": megrez.compile(path, batch=2, calibration=calibration),
         "auto": megrez.compile(path, batch=2, form="auto", net="wan"),
+        "digit-tables": megrez.compile(path, batch=2, form="digit-tables"),
+        "keys": megrez.compile(path, batch=2, form="2r", keys=1000),
     }
     sent = {}
     for name, model in others.items():

@@ -99,8 +99,8 @@ pub struct CompileRequest {
     /// Low bits that a comparison ignores.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 0, help_heading = STEPS))]
     pub cut: u32,
-    /// The form of ReLU: 3r, 2r, 2r-fresh, table, key, digit-tables, or for models auto: what is fastest on the
-    /// network.
+    /// The form of ReLU: 3r, 2r, 2r-fresh, table, key, digit-tables, or for models auto: what is
+    /// fastest on the network.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
     pub form: Form,
     /// ReLUs of at most so many elements take keys whatever the form of the others is [default:

@@ -6,20 +6,20 @@
 //!
 //!   [x ≥ 0] = μ ⊕ U,   U = ρ + (1 − 2ρ)·(1 − C),   C = [r̂ > m̂].
 //!
-//! C is the highest carry of ¬m + r. Of the d ≤ 3 digits of r̂, up to 9 bits each, the dealer shares
-//! all thresholds, so that the workers have shares of every digit's G and P. These they open under
-//! masks ρ_s, the highest digit's G as well, as ŝ = s ⊕ ρ_s, and then
+//! C is the highest carry of ¬m + r. Of the d ≤ 3 digits of r̂, up to 9 bits each, the dealer
+//! shares all thresholds, so that the workers have shares of every digit's G and P. These they open
+//! under masks ρ_s, the highest digit's G as well, as ŝ = s ⊕ ρ_s, and then
 //!
 //!   C = G_1 + P_1·G_2 + P_1·P_2·G_3,    s = ŝ + (1 − 2ŝ)·ρ_s,
 //!
 //! of which one summand at most is 1, is a polynomial in the ρ_s whose coefficients, sums of 0, 1
-//! and −1, they know. The dealer deals ρ·(1, R, b) beside (R, b), as for a key, and
-//! (1 − 2ρ)·(1, R, b) times every product of the ρ_s. So all are shares of U, U·R, U·b, and the half
-//! that μ chooses is formed and opened as there: x·(μ ⊕ U).
+//! and −1, they know. The dealer deals ρ·(1, R, b) beside (R, b), as for a key, and (1 − 2ρ)·(1, R,
+//! b) times every product of the ρ_s. So all are shares of U, U·R, U·b, and the half that μ chooses
+//! is formed and opened as there: x·(μ ⊕ U).
 //!
 //! From 29 bits on three tables would be too long: there nodes of short digits are below, as in the
-//! tree, and take a round. The digits are those of fewest bits; where ℓ = 64 one up to 9 bits, two up
-//! to 19.
+//! tree, and take a round. The digits are those of fewest bits; where ℓ = 64 one up to 9 bits, two
+//! up to 19.
 //!
 //! Bits per element, with S products of masks (1, 4 and 10 for one, two and three parts), e
 //! thresholds and s signals, in so many rounds:
