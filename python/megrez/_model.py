@@ -210,6 +210,8 @@ def compile(
     activations: Literal["auto", "minimax", "fine", "lookup", "mizar"] = "auto",
     protocol: str | None = None,
     net: str = "loopback",
+    offline_net: str | None = None,
+    memory: int | None = None,
     numbers: Literal["fixed", "float32"] | None = None,
     group: int | None = None,
     threads: int | None = None,
@@ -265,6 +267,8 @@ def compile(
         protocol: what the model is compiled for; by default mizar, or secfloat for float32. Other protocols
             can run it if they have its steps.
         net: the network that choices are made for.
+        offline_net: the network while material is dealt, for `form="auto"`; by default as `net`.
+        memory: MiB that a party may hold of a run, for `form="auto"`; by default any.
         numbers: fixed point, or IEEE single precision; by default what the protocol computes with. Single
             precision runs under `secfloat` between two parties, under `mizar`, `aby3` or `alkaid` between
             three. It has no ring, no ranges and no comparisons to choose: it takes none of the options from
@@ -319,6 +323,8 @@ def compile(
         activations=activations,
         protocol=protocol,
         net=net,
+        offline_net=offline_net,
+        memory=memory,
         numbers=numbers,
         group=group,
         threads=threads,

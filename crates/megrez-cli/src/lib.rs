@@ -232,13 +232,13 @@ mod tests {
     /// same plan.
     #[test]
     fn options_and_json_say_the_same() {
-        let line = "megrez infer --model m.onnx --input x.npy --protocol aby3 --net wan --numbers fixed --ring 32 --frac 11 \
+        let line = "megrez infer --model m.onnx --input x.npy --protocol aby3 --net wan --offline-net lan --memory 512 --numbers fixed --ring 32 --frac 11 \
                     --activations fine --input-range -1,2 --range assume --declared r.toml --fit --calibration c.json --guard --list bits \
                     --widths 3,2 --bits 20 --cut 4 --form auto --keys 4096 --pool all-pairs --trees shape --weights public-int8 --mix --group 8 --threads 3";
         let Command::Infer(args) = Cli::parse_from(line.split_whitespace()).command else {
             panic!("another command")
         };
-        let json = json!({ "protocol": "aby3", "net": "wan", "numbers": "fixed", "ring": 32, "frac": 11,
+        let json = json!({ "protocol": "aby3", "net": "wan", "offline_net": "lan", "memory": 512, "numbers": "fixed", "ring": 32, "frac": 11,
             "activations": "fine", "input_range": [-1.0, 2.0], "input_ranges": {}, "ranges": "assume", "declared": "r.toml",
             "fit": true, "calibration": "c.json", "guard": true, "list": "bits", "widths": [3, 2], "bits": 20, "cut": 4, "form": "auto",
             "keys": 4096, "pool": "all-pairs", "trees": "shape", "weights": "public-int8", "mix": true, "group": 8, "threads": 3 });

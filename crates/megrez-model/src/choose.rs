@@ -10,8 +10,8 @@ use megrez_graph::{CompileOptions, Graph, PoolForm};
 use megrez_net::NetProfile;
 use megrez_passes::{Estimate, choose, key_small_relus, legalise, offload_sizes, relu_sizes};
 use megrez_plan::{Plan, ReluForm};
-use megrez_service::Result;
 use megrez_service::protocols::{self, find};
+use megrez_service::{Error, ErrorKind, Result};
 use megrez_session::Phase;
 
 /// The phases, and how much a second of each counts.
@@ -40,11 +40,37 @@ pub fn transfers(graph: &Graph, client: &str, work: Work, protocol: &str, net: &
     Ok(if silently.network_seconds() + more < grouped.network_seconds() { silent } else { work })
 }
 
-/// Seconds that a plan takes the network in both phases, weighted, and that its keys and
-/// tables of digits take this machine; bits of both.
-fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, weights: Weights) -> Result<Estimate> {
+/// What a plan is priced for.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs<'a> {
+    /// The network of the online phase, and of the offline phase.
+    pub nets: [&'a NetProfile; 2],
+    /// Bytes that a party may hold of a run, if there is a limit.
+    pub memory: Option<u64>,
+}
+
+impl<'a> From<&'a NetProfile> for Costs<'a> {
+    fn from(net: &'a NetProfile) -> Self {
+        Costs { nets: [net; 2], memory: None }
+    }
+}
+
+/// Seconds that a plan takes the networks in both phases, weighted, and that its keys and tables of
+/// digits take this machine; bits of both.
+///
+/// # Errors
+/// If the protocol lacks one of its steps, or a party would hold more than it may.
+fn estimate(protocol: &str, plan: &Plan, costs: Costs<'_>, weights: Weights) -> Result<Estimate> {
     let cost = protocols::cost(protocol, plan)?;
-    let seconds = |(phase, weight)| weight * cost.critical_path(phase, net).seconds;
+    let held = cost.memory.iter().max().copied().unwrap_or(0);
+    if let Some(limit) = costs.memory.filter(|&limit| held > limit) {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let why =
+            format!("a party would hold {:.1} MiB of a run, which is more than {:.1}", mib(held), mib(limit));
+        return Err(Error::of(ErrorKind::Unsupported, why));
+    }
+    let net = |phase| if phase == Phase::Online { costs.nets[0] } else { costs.nets[1] };
+    let seconds = |(phase, weight)| weight * cost.critical_path(phase, net(phase)).seconds;
     Ok(Estimate {
         seconds: weights.map(seconds).iter().sum::<f64>() + Local::of_this_machine().seconds(plan),
         bits: weights.map(|(phase, _)| cost.bits(phase)).iter().sum(),
@@ -91,7 +117,7 @@ pub fn pool(
     }
     let forms = [options.relu];
     let chosen = choose(variants(graph, options, None, &forms), |options| {
-        estimate(protocol, &compile_for(graph, client, options)?.plan, net, BOTH)
+        estimate(protocol, &compile_for(graph, client, options)?.plan, net.into(), BOTH)
     });
     chosen.map(|options| options.pool).map_err(|e| e.expect("there are two forms"))
 }
@@ -130,7 +156,7 @@ pub fn mix(
             (CompileOptions { offload, ..options.clone() }, plan)
         })
     });
-    let chosen = choose(offers, |(_, plan)| estimate(protocol, plan, net, BOTH));
+    let chosen = choose(offers, |(_, plan)| estimate(protocol, plan, net.into(), BOTH));
     chosen.map_or_else(|_| options.clone(), |(options, _)| options)
 }
 
@@ -148,23 +174,24 @@ pub struct Open {
 /// The options with the form of ReLU, the size up to which ReLUs take keys and the form of pools,
 /// unless these are given, whose online phase takes the network least time, that of the offline
 /// phase counted a quarter, and among equals the fewest bits of both phases. Where comparisons may
-/// be any, trees of digits are tried too. Forms that the protocol lacks are left out.
+/// be any, trees of digits are tried too. Forms that the protocol lacks, or of which a party would
+/// hold more than it may, are left out.
 ///
 /// # Errors
-/// If the protocol can run none of them.
+/// If none is left.
 pub fn form(
     graph: &Graph,
     client: &str,
     options: &CompileOptions,
     open: Open,
     protocol: &str,
-    net: &NetProfile,
+    costs: Costs<'_>,
 ) -> Result<CompileOptions> {
     use ReluForm::{DigitTables, Key, Table, ThreeRounds, TwoRounds, TwoRoundsFresh};
     let forms = [ThreeRounds, TwoRounds, TwoRoundsFresh, Table, Key, DigitTables];
     let trees = CompileOptions { comparison: options.comparison.by_trees(), ..options.clone() };
     // What a round costs in local work is not counted, and without a network there is nothing else.
-    let by_trees = (open.trees && !net.is_unshaped() && find(protocol)?.selects_truncated)
+    let by_trees = (open.trees && !costs.nets[0].is_unshaped() && find(protocol)?.selects_truncated)
         .then(|| variants(graph, &trees, open.pool, &[ThreeRounds, Key, DigitTables]).collect::<Vec<_>>());
     let all = variants(graph, options, open.pool, &forms).chain(by_trees.into_iter().flatten());
     let compiled =
@@ -174,23 +201,24 @@ pub fn form(
         // Compiled once for all sizes, which change nothing but forms.
         let Ok(plan) = compiled(&options) else { return vec![(options, None)] };
         let sizes = match open.keyed {
-            None if !net.is_unshaped() => relu_sizes(&plan),
+            None if !costs.nets[0].is_unshaped() => relu_sizes(&plan),
             _ => vec![],
         };
         // The largest means all, and that is a form of its own.
-        let smaller = sizes.iter().rev().skip(1).map(|&keyed| {
+        let smaller = sizes.split_last().map_or(&[][..], |(_, smaller)| smaller);
+        let keyed = smaller.iter().map(|&keyed| {
             let mut plan = plan.clone();
             key_small_relus(&mut plan, keyed);
             (CompileOptions { keyed, ..options.clone() }, Some(plan))
         });
-        let mut offers: Vec<_> = smaller.collect();
-        offers.push((options, Some(plan)));
-        offers
+        let keyed: Vec<_> = keyed.collect();
+        // Of equals the first is taken: none by key.
+        std::iter::once((options, Some(plan))).chain(keyed).collect()
     });
     let chosen = choose(offers, |(options, plan)| match plan {
-        Some(plan) => estimate(protocol, plan, net, ONLINE),
+        Some(plan) => estimate(protocol, plan, costs, ONLINE),
         // Says once more why there is none.
-        None => estimate(protocol, &compiled(options)?, net, ONLINE),
+        None => estimate(protocol, &compiled(options)?, costs, ONLINE),
     });
     chosen.map(|(options, _)| options).map_err(|e| e.expect("there are six forms"))
 }
@@ -212,7 +240,7 @@ mod tests {
                 &options,
                 Open { pool, keyed: Some(0), ..Open::default() },
                 protocol,
-                &NetProfile::wan(),
+                (&NetProfile::wan()).into(),
             )
             .unwrap()
             .pool
@@ -229,7 +257,7 @@ mod tests {
             &few,
             Open { trees: true, ..Open::default() },
             "bicoptor",
-            &NetProfile::wan(),
+            (&NetProfile::wan()).into(),
         )
         .unwrap();
         assert_eq!(few.pool, PoolForm::Tournament);
@@ -247,17 +275,45 @@ mod tests {
         };
         let wan = NetProfile::wan();
         let chosen = |keyed| {
-            form(&graph, "client", &options, Open { keyed, ..Open::default() }, "mizar", &wan).unwrap()
+            form(&graph, "client", &options, Open { keyed, ..Open::default() }, "mizar", (&wan).into())
+                .unwrap()
         };
         let seconds = |options: &CompileOptions| {
             let plan = compile_for(&graph, "client", options).unwrap().plan;
-            estimate("mizar", &plan, &wan, ONLINE).unwrap().seconds
+            estimate("mizar", &plan, (&wan).into(), ONLINE).unwrap().seconds
         };
         let (some, none) = (chosen(None), chosen(Some(0)));
         assert!((1000..64 * 32 * 32).contains(&some.keyed) && some.relu != ReluForm::Key, "{}", some.keyed);
         assert_eq!(none.keyed, 0);
         assert!(seconds(&some) < 0.95 * seconds(&none), "{} and {}", seconds(&some), seconds(&none));
         assert_eq!(chosen(Some(77)).keyed, 77);
+    }
+
+    /// Material is dealt over a link of its own, and held until it is used.
+    #[test]
+    fn what_is_chosen_follows_the_network_that_deals_and_the_memory_there_is() {
+        let graph = models::build("lenet", 1, 1).unwrap();
+        let options = CompileOptions {
+            policy: RangePolicy::Assume,
+            comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 16, bits: Some(16) }),
+            ..CompileOptions::default()
+        };
+        let [wan, slow, fast] = ["wan", "1ms,1mbps", "loopback"].map(|net| net.parse().unwrap());
+        let chosen = |offline, memory| {
+            let costs = Costs { nets: [&wan, offline], memory };
+            form(&graph, "client", &options, Open::default(), "mizar", costs)
+        };
+        let offline = |options: &CompileOptions| {
+            let plan = compile_for(&graph, "client", options).unwrap().plan;
+            let cost = protocols::cost("mizar", &plan).unwrap();
+            (cost.bits(Phase::Offline), cost.memory.into_iter().max().unwrap())
+        };
+        let [by_slow, by_fast] = [&slow, &fast].map(|net| offline(&chosen(net, None).unwrap()));
+        assert!(4.0 * by_slow.0 < by_fast.0, "{} and {}", by_slow.0, by_fast.0);
+        let limit = (by_slow.1 + by_fast.1) / 2;
+        assert!(offline(&chosen(&fast, Some(limit)).unwrap()).1 <= limit);
+        let error = chosen(&fast, Some(1 << 10)).unwrap_err().to_string();
+        assert!(error.contains("a party would hold"), "{error}");
     }
 
     /// Small networks win rounds by keys; large ones on fast links would lose more by their bytes
@@ -271,7 +327,7 @@ mod tests {
                 comparison: Comparison::Fixed(SignBit { list: List::Bits, cut: 16, bits: Some(16) }),
                 ..CompileOptions::default()
             };
-            form(&graph, "client", &options, Open::default(), "mizar", net).unwrap().relu
+            form(&graph, "client", &options, Open::default(), "mizar", net.into()).unwrap().relu
         };
         assert_eq!(chosen("lenet", &NetProfile::wan()), ReluForm::Key);
         assert_ne!(chosen("lenet", &NetProfile::loopback()), ReluForm::Key);
@@ -289,9 +345,15 @@ mod tests {
             ..CompileOptions::default()
         };
         let chosen = |any: bool, protocol: &str, net: &NetProfile| {
-            let options =
-                form(&graph, "client", &options, Open { trees: any, ..Open::default() }, protocol, net)
-                    .unwrap();
+            let options = form(
+                &graph,
+                "client",
+                &options,
+                Open { trees: any, ..Open::default() },
+                protocol,
+                net.into(),
+            )
+            .unwrap();
             options.comparison == options.comparison.by_trees()
         };
         assert!(chosen(true, "mizar", &NetProfile::lan()));
@@ -312,7 +374,7 @@ mod tests {
         let mixed = |protocol| mix(&graph, "client", &options, (None, None), protocol, &wan);
         let seconds = |options: &CompileOptions| {
             let plan = compile_for(&graph, "client", options).unwrap().plan;
-            estimate("aby3", &plan, &wan, BOTH).unwrap().seconds
+            estimate("aby3", &plan, (&wan).into(), BOTH).unwrap().seconds
         };
         let chosen = mixed("aby3");
         assert!(chosen.offload > 0);

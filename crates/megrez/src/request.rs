@@ -18,7 +18,7 @@ use megrez_service::protocols;
 use megrez_service::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use text::profile;
+use text::{profile, profile_or_none};
 
 /// How a model is compiled, and for whom: every option with its default.
 ///
@@ -44,6 +44,13 @@ pub struct CompileRequest {
     #[serde(with = "profile")]
     #[cfg_attr(feature = "clap", arg(long, default_value = "loopback", help_heading = PROTOCOL))]
     pub net: NetProfile,
+    /// For --form auto: the network of the offline phase [default: --net].
+    #[serde(with = "profile_or_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NET", help_heading = PROTOCOL))]
+    pub offline_net: Option<NetProfile>,
+    /// For --form auto: MiB that a party may hold of a run [default: any].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "MIB", help_heading = PROTOCOL))]
+    pub memory: Option<u64>,
     /// What is computed with: fixed, or float32 [default: what the protocol computes with].
     #[cfg_attr(feature = "clap", arg(long, help_heading = NUMBERS))]
     pub numbers: Option<Numbers>,
@@ -90,7 +97,7 @@ pub struct CompileRequest {
     /// digits for models, bits for single operations].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub list: Option<List>,
-    /// Digit widths, most significant first [default: the best known for the number of bits].
+    /// Digit widths, most significant first [default: the best known].
     #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', help_heading = STEPS))]
     pub widths: Option<Vec<u32>>,
     /// Bits that a comparison looks at, sign included [default: all].
@@ -100,25 +107,22 @@ pub struct CompileRequest {
     #[cfg_attr(feature = "clap", arg(long, default_value_t = 0, help_heading = STEPS))]
     pub cut: u32,
     /// The form of ReLU: 3r, 2r, 2r-fresh, table, key, digit-tables, or for models auto: what is
-    /// fastest on the network.
+    /// fastest.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
     pub form: Form,
-    /// ReLUs of at most so many elements take keys whatever the form of the others is [default:
-    /// none; what is fastest with --form auto].
+    /// ReLUs up to this size take keys [default: none; auto chooses].
     #[cfg_attr(feature = "clap", arg(long, value_name = "ELEMENTS", help_heading = STEPS))]
     pub keys: Option<usize>,
     /// How pools find a maximum: tournament or all-pairs [default: tournament; what is fastest with
     /// --form auto, or under aby3, alkaid and meteor].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub pool: Option<Pool>,
-    /// What everybody sees of ensembles of trees: hidden (how many there are, and how many leaves
-    /// the largest has, up to a power of two) or shape (their exact shape, and which feature each
-    /// test looks at), which costs less. Thresholds and the numbers of leaves are secret in both.
+    /// What everybody sees of ensembles of trees: hidden (how many, and how many leaves the largest
+    /// has, up to a power of two) or shape (that, and which features are tested), which costs less.
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
     pub trees: Trees,
     /// Under aby3 and alkaid: have ReLUs and maxima computed by MIZAR's steps, with party 2 as
-    /// dealer, up to the size where that is faster on the network. The form is then that of these
-    /// steps.
+    /// dealer, up to the size where that is faster on the network.
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub mix: bool,
     /// Bits of a group of secfloat's OT extension (SoftSpoken's k), 1, 2, 4 or 8: more is fewer
@@ -160,6 +164,8 @@ impl Default for CompileRequest {
             protocol: "mizar".into(),
             weights: Weights::default(),
             net: NetProfile::loopback(),
+            offline_net: None,
+            memory: None,
             numbers: None,
             ring: 64,
             frac: None,
@@ -221,7 +227,7 @@ impl CompileRequest {
             None => {
                 let trees = self.list.is_none() && self.widths.is_none();
                 let open = choose::Open { pool, keyed: self.keys, trees };
-                choose::form(graph, client, &options, open, &self.protocol, &self.net)?
+                choose::form(graph, client, &options, open, &self.protocol, self.costs())?
             }
         };
         Ok(Recipe::Fixed(Box::new(chosen)))
@@ -252,6 +258,14 @@ impl CompileRequest {
             pool: PoolForm::Tournament,
             ..options
         })))
+    }
+
+    /// What forms are chosen for.
+    fn costs(&self) -> choose::Costs<'_> {
+        choose::Costs {
+            nets: [&self.net, self.offline_net.as_ref().unwrap_or(&self.net)],
+            memory: self.memory.map(|mib| mib.saturating_mul(1 << 20)),
+        }
     }
 
     /// The options of fixed point as they stand, with nothing left to the network.
@@ -391,6 +405,8 @@ impl CompileRequest {
         let default = CompileRequest::default();
         let chosen = [
             ("weights", self.weights != default.weights),
+            ("offline_net", self.offline_net.is_some()),
+            ("memory", self.memory.is_some()),
             ("ring", self.ring != default.ring),
             ("frac", self.frac.is_some()),
             ("activations", self.activations != default.activations),
@@ -416,8 +432,19 @@ impl CompileRequest {
     /// The fields that are not as they are by default and mean nothing to a single operation, which
     /// has no layers and no ranges.
     pub fn unused_in_operation(&self) -> Vec<&'static str> {
-        let of_layers =
-            ["weights", "input_range", "ranges", "declared", "fit", "calibration", "guard", "keys", "trees"];
+        let of_layers = [
+            "weights",
+            "offline_net",
+            "memory",
+            "input_range",
+            "ranges",
+            "declared",
+            "fit",
+            "calibration",
+            "guard",
+            "keys",
+            "trees",
+        ];
         self.unused_in_float().into_iter().filter(|name| of_layers.contains(name)).collect()
     }
 

@@ -361,5 +361,6 @@ mod tests {
             |form| sizes(&plan(Op::Relu(Relu { sign: sign.clone(), form, truncate: 0 }))).sum::<usize>();
         assert_eq!(relu(ReluForm::ThreeRounds), 200 + 100 * 4);
         assert_eq!(relu(ReluForm::Key), 200 + 100 * (4 * 15 + 4 * 4));
+        assert_eq!(relu(ReluForm::DigitTables), 200 + 100 * (3 * 511 + 10 * 128usize).div_ceil(64));
     }
 }

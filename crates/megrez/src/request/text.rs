@@ -82,3 +82,22 @@ pub(super) mod profile {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
+
+/// The same, where there may be none.
+pub(super) mod profile_or_none {
+    use super::profile;
+    use megrez_net::NetProfile;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(net: &Option<NetProfile>, serializer: S) -> Result<S::Ok, S::Error> {
+        match net {
+            Some(net) => profile::serialize(net, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Option<NetProfile>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}
