@@ -23,8 +23,8 @@ fn binding(plan: &Plan, party: usize) -> Binding<'_> {
     Binding { batch: BATCH, party, stock: false, protocol, client, upload, plan }
 }
 
-/// Every kind of material: product, truncation, sign, ReLU plain, fused and by key, maximum,
-/// selection, bits, conversion, local steps.
+/// Every kind of material: product, truncation, sign, ReLU plain, fused, by key and by tables,
+/// maximum, selection, bits, conversion, local steps.
 fn plan(n: usize) -> Plan {
     let mut plan = Plan::new(32);
     let [x, y] = ["x", "y"].map(|name| plan.input(name, "owner", [n].into(), 8));
@@ -38,12 +38,11 @@ fn plan(n: usize) -> Plan {
     let cut = step("truncate", Op::Truncate { bits: 8 }, &[product]);
     let plain = step("relu", relu(0), &[cut]);
     let fused = step("relu-truncate", relu(8), &[product]);
-    let by_key = Op::Relu(Relu {
-        sign: SignBit { list: List::Bits, cut: 3, bits: Some(24) },
-        form: ReluForm::Key,
-        truncate: 8,
-    });
-    let key = step("relu-key", by_key, &[product]);
+    let dealt = |form| {
+        Op::Relu(Relu { sign: SignBit { list: List::Bits, cut: 3, bits: Some(24) }, form, truncate: 8 })
+    };
+    let key = step("relu-key", dealt(ReluForm::Key), &[product]);
+    let tables = step("relu-digit-tables", dealt(ReluForm::DigitTables), &[product]);
     let [a, b] = [("a", x), ("b", y)].map(|(name, v)| step(name, Op::NonNegative(SignBit::FULL), &[v]));
     let largest = step("largest", Op::Maximum(SignBit::FULL), &[x, y, x]);
     let both = step("and", Op::And, &[a, b]);
@@ -51,9 +50,15 @@ fn plan(n: usize) -> Plan {
     let either = step("xor", Op::Xor, &[one, b]);
     let chosen = step("select", Op::SELECT, &[either, plain]);
     let bit = step("bit", Op::BitToRing, &[either]);
-    for (name, value) in
-        [("fused", fused), ("chosen", chosen), ("bit", bit), ("cut", cut), ("largest", largest), ("key", key)]
-    {
+    for (name, value) in [
+        ("fused", fused),
+        ("chosen", chosen),
+        ("bit", bit),
+        ("cut", cut),
+        ("largest", largest),
+        ("key", key),
+        ("tables", tables),
+    ] {
         plan.output(name, "owner", value);
     }
     plan

@@ -40,7 +40,7 @@ pub fn transfers(graph: &Graph, client: &str, work: Work, protocol: &str, net: &
     Ok(if silently.network_seconds() + more < grouped.network_seconds() { silent } else { work })
 }
 
-/// What a plan is priced for.
+/// What a plan is chosen for.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs<'a> {
     /// The network of the online phase, and of the offline phase.
@@ -56,25 +56,21 @@ impl<'a> From<&'a NetProfile> for Costs<'a> {
 }
 
 /// Seconds that a plan takes the networks in both phases, weighted, and that its keys and tables of
-/// digits take this machine; bits of both.
-///
-/// # Errors
-/// If the protocol lacks one of its steps, or a party would hold more than it may.
-fn estimate(protocol: &str, plan: &Plan, costs: Costs<'_>, weights: Weights) -> Result<Estimate> {
+/// digits take this machine, with bits of both; and the bytes that a party holds of it at most.
+fn priced(protocol: &str, plan: &Plan, nets: [&NetProfile; 2], weights: Weights) -> Result<(Estimate, u64)> {
     let cost = protocols::cost(protocol, plan)?;
-    let held = cost.memory.iter().max().copied().unwrap_or(0);
-    if let Some(limit) = costs.memory.filter(|&limit| held > limit) {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let why =
-            format!("a party would hold {:.1} MiB of a run, which is more than {:.1}", mib(held), mib(limit));
-        return Err(Error::of(ErrorKind::Unsupported, why));
-    }
-    let net = |phase| if phase == Phase::Online { costs.nets[0] } else { costs.nets[1] };
+    let net = |phase| if phase == Phase::Online { nets[0] } else { nets[1] };
     let seconds = |(phase, weight)| weight * cost.critical_path(phase, net(phase)).seconds;
-    Ok(Estimate {
+    let estimate = Estimate {
         seconds: weights.map(seconds).iter().sum::<f64>() + Local::of_this_machine().seconds(plan),
         bits: weights.map(|(phase, _)| cost.bits(phase)).iter().sum(),
-    })
+    };
+    Ok((estimate, cost.memory.into_iter().max().unwrap_or(0)))
+}
+
+/// As [`priced`], with one network and any memory.
+fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, weights: Weights) -> Result<Estimate> {
+    Ok(priced(protocol, plan, [net; 2], weights)?.0)
 }
 
 /// Whether there is a pool whose form could be chosen.
@@ -117,7 +113,7 @@ pub fn pool(
     }
     let forms = [options.relu];
     let chosen = choose(variants(graph, options, None, &forms), |options| {
-        estimate(protocol, &compile_for(graph, client, options)?.plan, net.into(), BOTH)
+        estimate(protocol, &compile_for(graph, client, options)?.plan, net, BOTH)
     });
     chosen.map(|options| options.pool).map_err(|e| e.expect("there are two forms"))
 }
@@ -156,7 +152,7 @@ pub fn mix(
             (CompileOptions { offload, ..options.clone() }, plan)
         })
     });
-    let chosen = choose(offers, |(_, plan)| estimate(protocol, plan, net.into(), BOTH));
+    let chosen = choose(offers, |(_, plan)| estimate(protocol, plan, net, BOTH));
     chosen.map_or_else(|_| options.clone(), |(options, _)| options)
 }
 
@@ -215,10 +211,23 @@ pub fn form(
         // Of equals the first is taken: none by key.
         std::iter::once((options, Some(plan))).chain(keyed).collect()
     });
-    let chosen = choose(offers, |(options, plan)| match plan {
-        Some(plan) => estimate(protocol, plan, costs, ONLINE),
-        // Says once more why there is none.
-        None => estimate(protocol, &compiled(options)?, costs, ONLINE),
+    // What a party holds at least in a form that is left out for it.
+    let mut least: Option<u64> = None;
+    let chosen = choose(offers, |(options, plan)| {
+        let price = |plan: &Plan| priced(protocol, plan, costs.nets, ONLINE);
+        let (estimate, held) = match plan {
+            Some(plan) => price(plan)?,
+            // Says once more why there is none.
+            None => price(&compiled(options)?)?,
+        };
+        if costs.memory.is_none_or(|limit| held <= limit) {
+            return Ok(estimate);
+        }
+        let held = least.map_or(held, |least| least.min(held));
+        least = Some(held);
+        let mib = held as f64 / f64::from(1 << 20);
+        let why = format!("a party would hold {mib:.1} MiB of a run at least, which is more than it may");
+        Err(Error::of(ErrorKind::Unsupported, why))
     });
     chosen.map(|(options, _)| options).map_err(|e| e.expect("there are six forms"))
 }
@@ -280,7 +289,7 @@ mod tests {
         };
         let seconds = |options: &CompileOptions| {
             let plan = compile_for(&graph, "client", options).unwrap().plan;
-            estimate("mizar", &plan, (&wan).into(), ONLINE).unwrap().seconds
+            estimate("mizar", &plan, &wan, ONLINE).unwrap().seconds
         };
         let (some, none) = (chosen(None), chosen(Some(0)));
         assert!((1000..64 * 32 * 32).contains(&some.keyed) && some.relu != ReluForm::Key, "{}", some.keyed);
@@ -374,7 +383,7 @@ mod tests {
         let mixed = |protocol| mix(&graph, "client", &options, (None, None), protocol, &wan);
         let seconds = |options: &CompileOptions| {
             let plan = compile_for(&graph, "client", options).unwrap().plan;
-            estimate("aby3", &plan, (&wan).into(), BOTH).unwrap().seconds
+            estimate("aby3", &plan, &wan, BOTH).unwrap().seconds
         };
         let chosen = mixed("aby3");
         assert!(chosen.offload > 0);

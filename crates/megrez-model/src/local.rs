@@ -26,9 +26,9 @@ impl Local {
     /// says nothing of a machine.
     pub fn of_this_machine() -> Local {
         static MEASURED: OnceLock<Local> = OnceLock::new();
-        let measure = || match walk() {
-            Some(key_level) if !cfg!(debug_assertions) => Local { key_level, ..Local::TYPICAL },
-            _ => Local::TYPICAL,
+        let measure = || match if cfg!(debug_assertions) { None } else { walk() } {
+            Some(key_level) => Local { key_level, ..Local::TYPICAL },
+            None => Local::TYPICAL,
         };
         *MEASURED.get_or_init(measure)
     }

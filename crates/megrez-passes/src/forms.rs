@@ -1,39 +1,32 @@
 //! Forms of ReLU by size: a key takes one round and many bits, which pays for the small ones.
 
-use megrez_plan::{List, Op, Plan, Relu, ReluForm};
+use crate::sizes_of;
+use megrez_plan::{Op, Plan, Relu, ReluForm};
 
-/// Whether a ReLU might take a key in place of what it is to be: not if it has one, and not if it
-/// would be a comparison and a selection.
-fn may(op: &Op) -> bool {
-    matches!(op, Op::Relu(Relu { form, sign, .. }) if *form != ReluForm::Key && sign.list != List::Tree)
-}
-
-/// Has the ReLUs of at most so many elements take keys ([`ReluForm::Key`]). The plan computes the
-/// same values; names and numbers of steps stay.
+/// Has the ReLUs of at most so many elements take keys ([`ReluForm::Key`]), by whatever they would
+/// be compared. The plan computes the same values; names and numbers of steps stay. To be done
+/// before [`select_by_trees`](crate::select_by_trees), which leaves ReLUs by key alone.
 pub fn key_small_relus(plan: &mut Plan, elements: usize) {
     for at in 0..plan.steps.len() {
         let small = plan.value(plan.steps[at].output).shape.elements() <= elements;
-        match &mut plan.steps[at].op {
-            op if !small || !may(op) => {}
-            Op::Relu(relu) => relu.form = ReluForm::Key,
-            _ => {}
+        if let Op::Relu(relu) = &mut plan.steps[at].op
+            && small
+        {
+            relu.form = ReluForm::Key;
         }
     }
 }
 
 /// The sizes of the ReLUs that [`key_small_relus`] would change, smallest first, each once.
 pub fn relu_sizes(plan: &Plan) -> Vec<usize> {
-    let relus = plan.steps.iter().filter(|step| may(&step.op));
-    let mut sizes: Vec<usize> = relus.map(|step| plan.value(step.output).shape.elements()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    sizes_of(plan, |op| matches!(op, Op::Relu(Relu { form, .. }) if *form != ReluForm::Key))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_plan::SignBit;
+    use crate::select_by_trees;
+    use megrez_plan::{List, SignBit};
 
     #[test]
     fn small_relus_take_keys_and_others_stay_what_they_are() {
@@ -43,6 +36,7 @@ mod tests {
             (5, ReluForm::TwoRounds, List::Bits),
             (3, ReluForm::Key, List::Bits),
             (2, ReluForm::ThreeRounds, List::Tree),
+            (6, ReluForm::ThreeRounds, List::Tree),
         ];
         for (n, form, list) in forms {
             let x = plan.input(&format!("x{n}"), "alice", [n].into(), 32);
@@ -50,16 +44,18 @@ mod tests {
             let y = plan.step(&format!("y{n}"), Op::Relu(Relu { sign, form, truncate: 16 }), &[x]).unwrap();
             plan.output(&format!("z{n}"), "alice", y);
         }
-        assert_eq!(relu_sizes(&plan), [4, 5]);
+        assert_eq!(relu_sizes(&plan), [2, 4, 5, 6]);
         key_small_relus(&mut plan, 4);
+        assert_eq!(relu_sizes(&plan), [5, 6]);
+        select_by_trees(&mut plan).unwrap();
         plan.validate().unwrap();
-        let form = |at: usize| match &plan.steps[at].op {
-            Op::Relu(relu) => relu.form,
-            _ => unreachable!("ReLUs"),
+        let keyed =
+            |step: &megrez_plan::Step| matches!(&step.op, Op::Relu(relu) if relu.form == ReluForm::Key);
+        let names = |is: bool| {
+            let steps = plan.steps.iter().filter(|step| keyed(step) == is);
+            steps.map(|step| step.name.as_str()).collect::<Vec<_>>()
         };
-        assert_eq!(
-            [form(0), form(1), form(2), form(3)],
-            [ReluForm::Key, ReluForm::TwoRounds, ReluForm::Key, ReluForm::ThreeRounds]
-        );
+        assert_eq!(names(true), ["y4", "y3", "y2"]);
+        assert_eq!(names(false), ["y5", "y6/sign", "y6"]);
     }
 }

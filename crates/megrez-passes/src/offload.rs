@@ -1,6 +1,7 @@
 //! Offload to the dealer: which steps of a plan of replicated values are computed by two workers
 //! and a dealer.
 
+use crate::sizes_of;
 use megrez_plan::{Op, Plan};
 
 /// Has the ReLUs and maxima of at most so many elements dealt ([`Op::Offloaded`]): they take fewer
@@ -27,15 +28,10 @@ pub fn offload_tables(plan: &mut Plan) {
 
 /// The sizes of the steps that [`offload_to_dealer`] may have dealt, smallest first, each once.
 pub fn offload_sizes(plan: &Plan) -> Vec<usize> {
-    let may = |op: &Op| match op {
-        Op::Offloaded(step) => matches!(**step, Op::Relu(_) | Op::Maximum(_)),
-        op => matches!(op, Op::Relu(_) | Op::Maximum(_)),
-    };
-    let steps = plan.steps.iter().filter(|step| may(&step.op));
-    let mut sizes: Vec<usize> = steps.map(|step| plan.value(step.output).shape.elements()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    sizes_of(plan, |op| {
+        let op = if let Op::Offloaded(step) = op { step } else { op };
+        matches!(op, Op::Relu(_) | Op::Maximum(_))
+    })
 }
 
 #[cfg(test)]

@@ -215,6 +215,17 @@ impl CompileRequest {
                 false => work,
             }));
         }
+        let for_a_choice = [("offline_net", self.offline_net.is_some()), ("memory", self.memory.is_some())];
+        if let Some((name, _)) = for_a_choice.into_iter().find(|&(_, given)| given)
+            && (self.mix || self.form.fixed().is_some())
+        {
+            return Err(Error::of(
+                ErrorKind::Unsupported,
+                format!(
+                    "`{name}` says what form `auto` may choose, and no form is to be chosen here: leave it out"
+                ),
+            ));
+        }
         let options = self.options_with(self.form.fixed().unwrap_or(ReluForm::ThreeRounds))?;
         let pool = self.pool.map(PoolForm::from);
         let chosen = match self.form.fixed() {

@@ -290,16 +290,7 @@ mod tests {
                 }
             }
         }
-        let x: Vec<u64> = (-64i64..64).cycle().take(512).map(|x| x as u8 as u64).collect();
-        for f in [1, 3, 5] {
-            let world = World::new(Mizar::<u8, Cpu>::default());
-            let y = world.step(relu(f.min(2), 8 - f.min(2), f), f, &[&x]);
-            for (x, y) in x.iter().map(|&x| x as u8 as i8 as i64).zip(y) {
-                let (floor, exact) = (x.max(0) >> f, x < 0 || x & ((1 << f) - 1) == 0);
-                let y = y as i64;
-                assert!(y == floor || y == floor + 1 && !exact, "{x} / 2^{f} is not {y}");
-            }
-        }
+        crate::mizar::relu::tests::a_truncation_in_the_same_step(relu);
     }
 
     /// At 64 bits, f = k = λ = 16: what the design promises, 5,400 bits.

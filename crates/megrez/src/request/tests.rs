@@ -3,6 +3,19 @@ use megrez_graph::Interval;
 use megrez_plan::List as Plan;
 
 #[test]
+fn what_a_choice_is_made_for_is_refused_where_none_is() {
+    let graph = megrez_graph::models::build("lenet", 1, 1).unwrap();
+    let of = |form, memory| {
+        let request = CompileRequest { form, memory, ranges: Ranges::Assume, ..CompileRequest::default() };
+        request.recipe(&graph, "client").map(|_| ())
+    };
+    of(Form::Auto, Some(512)).unwrap();
+    of(Form::Key, None).unwrap();
+    let error = of(Form::Key, Some(512)).unwrap_err().to_string();
+    assert!(error.starts_with("`memory` says what form `auto` may choose"), "{error}");
+}
+
+#[test]
 fn comparisons_fit_their_ring() {
     assert_eq!(sign_bit(64, List::Bits, None, None, 0).unwrap(), SignBit::FULL);
     assert!(matches!(sign_bit(32, List::Digits, None, Some(20), 0).unwrap().list, Plan::Digits(_)));

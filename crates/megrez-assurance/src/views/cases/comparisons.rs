@@ -173,6 +173,14 @@ impl Table {
                 }
             }
         }
+        // Each reader is dealt thresholds and masks of its own.
+        let relu = Op::Relu(Relu { sign: SignBit::FULL, form: DigitTables, truncate: 0 });
+        let expect = |s: &[i64]| vec![relu_of(s[0], 0), relu_of(s[0], 0)];
+        let form = "DigitTables, one value read twice";
+        let case = self.add("Relu", form, 2, &[1], all(&range(2), 1), expect, move |p, v, _| {
+            Ok(vec![p.step("op", relu.clone(), v)?, p.step("again", relu.clone(), v)?])
+        });
+        case.only = Some(&["mizar", "concurrent", "aegis"]);
     }
 
     pub(super) fn maxima(&mut self) {
