@@ -177,7 +177,7 @@ impl Table {
         let relu = Op::Relu(Relu { sign: SignBit::FULL, form: DigitTables, truncate: 0 });
         let expect = |s: &[i64]| vec![relu_of(s[0], 0), relu_of(s[0], 0)];
         let form = "DigitTables, one value read twice";
-        let case = self.add("Relu", form, 2, &[1], all(&range(2), 1), expect, move |p, v, _| {
+        let case = self.add("Relu", form, 3, &[1], all(&range(3), 1), expect, move |p, v, _| {
             Ok(vec![p.step("op", relu.clone(), v)?, p.step("again", relu.clone(), v)?])
         });
         case.only = Some(&["mizar", "concurrent", "aegis"]);
