@@ -1,6 +1,5 @@
 //! Forms of ReLU by size: a key takes one round and many bits, which pays for the small ones.
 
-use crate::sizes_of;
 use megrez_plan::{Op, Plan, Relu, ReluForm};
 
 /// Has the ReLUs of at most so many elements take keys ([`ReluForm::Key`]), by whatever they would
@@ -20,6 +19,15 @@ pub fn key_small_relus(plan: &mut Plan, elements: usize) {
 /// The sizes of the ReLUs that [`key_small_relus`] would change, smallest first, each once.
 pub fn relu_sizes(plan: &Plan) -> Vec<usize> {
     sizes_of(plan, |op| matches!(op, Op::Relu(Relu { form, .. }) if *form != ReluForm::Key))
+}
+
+/// The sizes of what some steps give, in elements, smallest first, each once.
+pub(crate) fn sizes_of(plan: &Plan, which: impl Fn(&Op) -> bool) -> Vec<usize> {
+    let steps = plan.steps.iter().filter(|step| which(&step.op));
+    let mut sizes: Vec<usize> = steps.map(|step| plan.value(step.output).shape.elements()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 #[cfg(test)]

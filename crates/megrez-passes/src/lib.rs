@@ -22,7 +22,7 @@ pub use products::truncate_in_products;
 pub use resharing::defer_resharing;
 pub use trees::select_by_trees;
 
-use megrez_plan::{Op, Plan, PlanError};
+use megrez_plan::{Plan, PlanError};
 use std::collections::HashSet;
 
 /// A name for a new step that no other has: layers may be called as they like.
@@ -34,15 +34,6 @@ fn fresh_name(names: &mut HashSet<String>, base: &str) -> String {
 
 fn names(plan: &Plan) -> HashSet<String> {
     plan.steps.iter().map(|step| step.name.clone()).collect()
-}
-
-/// The sizes of what some steps give, in elements, smallest first, each once.
-fn sizes_of(plan: &Plan, which: impl Fn(&Op) -> bool) -> Vec<usize> {
-    let steps = plan.steps.iter().filter(|step| which(&step.op));
-    let mut sizes: Vec<usize> = steps.map(|step| plan.value(step.output).shape.elements()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
 }
 
 /// Makes a plan of shared primitives one for equal parties, who truncate and share again in one go

@@ -1,7 +1,7 @@
 //! Offload to the dealer: which steps of a plan of replicated values are computed by two workers
 //! and a dealer.
 
-use crate::sizes_of;
+use crate::forms::sizes_of;
 use megrez_plan::{Op, Plan};
 
 /// Has the ReLUs and maxima of at most so many elements dealt ([`Op::Offloaded`]): they take fewer
