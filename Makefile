@@ -15,12 +15,14 @@ DENY := target/tools/bin/cargo-deny
 BIN := $(VENV)/bin
 # The processors that `make wheels` builds for.
 WHEELS ?= x86_64 aarch64
-# Everything that is checked, in this order; `.ci/run` goes through the same list and times it.
+# What runs what was built and looks at what it does, ...
+TESTS := test-rust assurance python test-python demo-wheel
+# ... and with everything that reads or compiles only, in this order; `.ci/run` goes through this list and times it.
 CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda check-deploy python lint-python test-python site demo-wheel
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks deploy
 
-.PHONY: help demo demo-train build test checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu paper-tables python wheels site demo-wheel \
+.PHONY: help demo demo-train build test check checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu paper-tables python wheels site demo-wheel \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -35,7 +37,9 @@ demo-train: ## Build, and have a LeNet trained for two owners of digits, by thre
 build: ## Build the `megrez` command with optimisation.
 	cargo build --release --locked -p megrez-cli
 
-test: $(CHECKS) ## Everything that .ci/run checks: formats, tests, lints, kernels, the demo.
+test: $(TESTS) ## Run all tests: of Rust, of Python, that no plan leaks, the demo.
+
+check: $(CHECKS) ## Everything that .ci/run checks: tests, and formats, licences, lints, kernels, manifests, the site.
 
 checks:
 	@echo $(CHECKS)

@@ -45,6 +45,13 @@ def arrays(folder: Path, what: str) -> Iterator[Array]:
         yield np.load(path)
 
 
+def constants(folder: Path) -> dict[str, Path]:
+    """The files of inputs that are constants, by name."""
+    names = [value.name for value in onnx.load(folder / "model.onnx").graph.input]
+    places = {name: folder / f"constant_{i}.npy" for i, name in enumerate(names)}
+    return {name: path for name, path in places.items() if path.exists()}
+
+
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """What megrez refuses, as a refusal."""
@@ -61,11 +68,13 @@ def through_python(cluster: Cluster, folder: Path, data: Data) -> list[Array]:
     import megrez
 
     ranges = {name: (float(x.min()), float(x.max())) for name, x in data.items()}
-    made: Any = {"shapes": {name: x.shape for name, x in data.items()}, "input_range": ranges}
+    shapes = {name: x.shape for name, x in data.items()}
+    fixed = {name: np.load(file) for name, file in constants(folder).items()}
+    made: Any = {"shapes": shapes, "input_range": ranges, "constants": fixed}
     path = folder / "model.onnx"
     if cluster.protocol in FLOATS:
         with refusals():
-            model = megrez.compile(path, shapes=made["shapes"], numbers="float32")
+            model = megrez.compile(path, shapes=shapes, constants=fixed, numbers="float32")
             return list(cluster.run(model, data).outputs.values())
     made["activations"] = "fine"
 
@@ -90,7 +99,8 @@ def through_command(protocol: str, folder: Path, data: Data) -> list[Array]:
     names = [output.name for output in onnx.load(model).graph.output]
     low, high = min(float(x.min()) for x in data.values()), max(float(x.max()) for x in data.values())
     given = [f"{name}={folder / f'input_{i}.npy'}" for i, name in enumerate(data)]
-    how = [f"--input={entry}" for entry in given] + [f"--input-range={low},{high}"]
+    fixed = [f"--constant={name}={path}" for name, path in constants(folder).items()]
+    how = [f"--input={entry}" for entry in given] + [f"--input-range={low},{high}", *fixed]
     how += ["--protocol", protocol, "--insecure", "--parties", "thread", "--activations", "fine"]
 
     def command(*arguments: str) -> None:
@@ -114,7 +124,7 @@ def through_command(protocol: str, folder: Path, data: Data) -> list[Array]:
             return infer(place)
         with contextlib.suppress(RefusalError):
             measured = str(place / "calibration.json")
-            command("calibrate", *(f"--data={entry}" for entry in given), "--output", measured)
+            command("calibrate", *(f"--data={entry}" for entry in given), *fixed, "--output", measured)
             return infer(place, "--range", "calibrated", "--calibration", measured)
         command("check", *how, "--range", "assume")
         return infer(place, "--range", "assume")
@@ -143,7 +153,8 @@ def difference(found: list[Array], expected: list[Array]) -> tuple[str, float]:
 def case(folder: Path, run: Callable[[Path, Data], list[Array]]) -> Outcome:
     """What happened to a case, and why."""
     names = [value.name for value in onnx.load(folder / "model.onnx").graph.input]
-    data = dict(zip(names, arrays(folder, "input"), strict=True))
+    left = [name for name in names if name not in constants(folder)]
+    data = dict(zip(left, arrays(folder, "input"), strict=True))
     if any(x.size == 0 for x in data.values()):
         return "unsupported", "an input without elements has no range"
     try:

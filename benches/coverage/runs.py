@@ -40,7 +40,7 @@ def save(
     samples: Sequence[Sequence[Any]] = (),
 ) -> None:
     """A model, its inputs with what is expected of them, and perhaps other inputs, as a folder."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(model)
     named = [("input", inputs), ("output", outputs)]
     named += [(f"sample{i}", sample) for i, sample in enumerate(samples)]

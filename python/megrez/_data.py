@@ -42,10 +42,11 @@ def arrays(data: object, names: list[str]) -> tuple[list[Array], bool]:
         raise Error(f"the model takes {len(names)} inputs: give them by name, {{{names[0]!r}: ..., ...}}")
     else:
         given = [data]
-    return [_array(values) for values in given], any(is_tensor(values) for values in given)
+    return [single(values) for values in given], any(is_tensor(values) for values in given)
 
 
-def _array(values: Any) -> Array:
+def single(values: Any) -> Array:
+    """A contiguous array of single precision; numbers that it does not hold are refused."""
     if is_tensor(values):
         values = values.detach().cpu().numpy()
     try:
@@ -55,13 +56,13 @@ def _array(values: Any) -> Array:
     if array.dtype.kind not in "fiub":
         raise Error(f"the data has the type {array.dtype}: give real numbers, such as float32")
     with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(array, dtype=np.float32)
-    lost = np.isinf(single) & np.isfinite(array.reshape(single.shape))
+        made = np.ascontiguousarray(array, dtype=np.float32)
+    lost = np.isinf(made) & np.isfinite(array.reshape(made.shape))
     if lost.any():
         place = tuple(int(index) for index in np.argwhere(lost)[0])
         raise Error(f"element {list(place)} of the data is {array[place]}, more than float32 holds")
     # ascontiguousarray makes one dimension of none.
-    return single.reshape(array.shape)
+    return made.reshape(array.shape)
 
 
 def _named(places: Array, names: list[str]) -> npt.NDArray[np.str_]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from megrez import _native
-from megrez._data import Array, Given, GivenTensor, arrays, outputs
+from megrez._data import Array, Given, GivenTensor, Numbers, arrays, outputs, single
 from megrez._disclosure import Disclosure
 from megrez._results import Forecast, only
 
@@ -189,6 +189,7 @@ def compile(
     example_input: torch.Tensor | tuple[torch.Tensor, ...] | None = None,
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Numbers | float] | None = None,
     ring: int = 64,
     frac: int | None = None,
     input_range: float | Interval | Mapping[str, float | Interval] = 1.0,
@@ -225,6 +226,8 @@ def compile(
         batch: inputs per run; data of any length is cut into runs of so many. By default that of
             `example_input`, or 1.
         shapes: whole shapes for inputs by name, where the model leaves more open than the batch.
+        constants: inputs that are no data but constants of the model, such as a rate or a mask, by name:
+            numbers or arrays of the inputs' shapes.
         ring: bits of the ring, 32, 40, 48 or 64: on the shorter ones less is sent, and less fits.
         frac: fraction bits of fixed point; by default 16, and 10 on the 32-bit ring.
         input_range: what every element of the data lies in: a bound of the magnitude, a pair of bounds, or
@@ -333,7 +336,8 @@ def compile(
     if numbers == "float32" and (chosen := _native.Model.unused_in_float(request)):
         raise _native.InvalidError(f"float32 has nothing to choose of these: leave out {', '.join(chosen)}")
     whole = {name: [*dims] for name, dims in (shapes or {}).items()}
-    compiled = Model(_native.Model.compile(onnx, size, whole, request))
+    fixed = {name: single(value) for name, value in (constants or {}).items()}
+    compiled = Model(_native.Model.compile(onnx, size, whole, fixed, request))
     named = input_range if isinstance(input_range, Mapping) else {}
     for option, given_for in (("shapes", [*(shapes or {})]), ("input_range", [*named])):
         unknown = [name for name in given_for if name not in compiled.inputs]

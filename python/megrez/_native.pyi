@@ -58,7 +58,11 @@ def discard(cluster: Cluster, material: str) -> None: ...
 class Model:
     @staticmethod
     def compile(
-        onnx: bytes | _Path, batch: int, shapes: Mapping[str, Sequence[int]], request: str
+        onnx: bytes | _Path,
+        batch: int,
+        shapes: Mapping[str, Sequence[int]],
+        constants: Mapping[str, _Array],
+        request: str,
     ) -> Model: ...
     @staticmethod
     def unused_in_float(request: str) -> list[str]: ...

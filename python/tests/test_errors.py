@@ -94,6 +94,19 @@ def test_names_that_a_model_lacks() -> None:
         assert "'x'" in message
 
 
+def test_an_input_may_be_a_constant() -> None:
+    source = model([node("Mul", ["x", "gain"], "y")], {"x": ["n", 4], "gain": []}, "y")
+    compiled = megrez.compile(source, constants={"gain": 0.5})
+    assert compiled.inputs == {"x": (1, 4)}
+    given = np.array([[1.0, -0.5, 0.25, 0.0]], dtype=np.float32)
+    assert np.allclose(compiled.plain(given), given / 2)
+    array = np.full((), 0.5)
+    assert megrez.compile(source, constants={"gain": array}).inputs == {"x": (1, 4)}
+    assert "`gain`" in refusal(megrez.compile, source, constants={"gain": [1.0, 2.0]})
+    assert "`loss`" in refusal(megrez.compile, source, constants={"loss": 1.0})
+    assert "real numbers" in refusal(megrez.compile, source, constants={"gain": "loud"})
+
+
 def test_a_model_in_training_mode_is_refused() -> None:
     drop = node("Dropout", ["x", "ratio", "training"], "y")
     weights: dict[str, Any] = {"ratio": np.float32(0.5), "training": np.bool_(True)}

@@ -1,9 +1,9 @@
 //! `megrez calibrate`: how large a model's values get on data.
 
-use crate::options::{batch_or, rows};
+use crate::options::{Open, batch_or, rows};
 use clap::Args;
 use megrez::calibrate::measure_any;
-use megrez::{Error, ErrorKind, ModelFile, Names, Result};
+use megrez::{Error, ErrorKind, Names, Result};
 use megrez_graph::{Graph, Tensor};
 use megrez_lab::bench::{any_model, test_image};
 use megrez_ring::Shape;
@@ -20,10 +20,8 @@ pub(crate) struct Calibrate {
     /// random images for a built-in network.
     #[arg(long, value_name = "[NAME=]FILE")]
     data: Vec<String>,
-    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data
-    /// is not to say it.
-    #[arg(long, value_name = "[NAME=]SHAPE")]
-    shape: Vec<String>,
+    #[command(flatten)]
+    open: Open,
     /// Seed of a built-in network's weights and data.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -61,11 +59,11 @@ pub(crate) fn run(args: &Calibrate, json: bool) -> Result<ExitCode> {
 }
 
 fn from_file(args: &Calibrate, path: &Path) -> Result<(Graph, Vec<Tensor>)> {
-    let file = ModelFile::open(path)?;
+    let file = args.open.file(path)?;
     let data = file.names().load("--data", &args.data)?;
     // Whole batches where that is possible: one filled up with zeros would still be honest.
     let batch = batch_or(&file, None, args.batch.min(rows(&data)));
-    Ok((file.graph(Some(&data), &args.shape, batch)?, data))
+    Ok((file.graph(Some(&data), &args.open.shape, batch)?, data))
 }
 
 fn built_in(args: &Calibrate) -> Result<(Graph, Vec<Tensor>)> {

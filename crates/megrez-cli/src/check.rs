@@ -1,11 +1,11 @@
 //! `megrez check`: every layer on shares against the clear; `megrez check --masks`: whether every
 //! message is masked; `megrez check --faults`: whether damage is noticed.
 
-use crate::options::{Common, batch_or, rows};
+use crate::options::{Common, Open, batch_or, rows};
 use crate::outcome::verdict;
 use crate::report::Page;
 use clap::Args;
-use megrez::{Error, ErrorKind, FixedModel, Model, ModelFile, Result, faults, first_batch, masks};
+use megrez::{Error, ErrorKind, FixedModel, Model, Result, faults, first_batch, masks};
 use megrez_lab::bench::any_model;
 use megrez_report::Parts;
 use serde_json::json;
@@ -32,10 +32,8 @@ pub(crate) struct Check {
     /// One batch of it is used.
     #[arg(long, required_unless_present_any = ["masks", "faults"], value_name = "[NAME=]FILE")]
     input: Vec<String>,
-    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data
-    /// is not to say it.
-    #[arg(long, value_name = "[NAME=]SHAPE")]
-    shape: Vec<String>,
+    #[command(flatten)]
+    open: Open,
     /// How many inputs to check [default: 8, or as many as the model is made for].
     #[arg(long)]
     batch: Option<usize>,
@@ -52,10 +50,10 @@ pub(crate) fn run(args: &Check, json: bool) -> Result<ExitCode> {
             (None, faults) => check_faults(args, faults.as_deref().unwrap_or_default(), json),
         };
     };
-    let file = ModelFile::open(path)?;
+    let file = args.open.file(path)?;
     let data = file.names().load("--input", &args.input)?;
     let batch = batch_or(&file, args.batch, rows(&data).min(BATCH));
-    let graph = file.graph(Some(&data), &args.shape, batch)?;
+    let graph = file.graph(Some(&data), &args.open.shape, batch)?;
     let request = &args.common.request;
     let float = request.is_float()?;
     let mut backend = args.common.backend()?;
@@ -88,7 +86,7 @@ fn fixed(args: &Check, model: &str) -> Result<FixedModel> {
     let (request, protocol) = (&args.common.request, args.common.protocol());
     let path = Path::new(model);
     let graph = match path.extension().is_some_and(|e| e == "onnx") {
-        true => ModelFile::open(path)?.graph(None, &args.shape, args.batch)?,
+        true => args.open.file(path)?.graph(None, &args.open.shape, args.batch)?,
         false => any_model(model, args.batch.unwrap_or(1), 1)?,
     };
     match request.compile(&graph, "client")? {

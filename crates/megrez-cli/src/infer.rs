@@ -1,7 +1,7 @@
 //! `megrez infer`: a model on data, here or on a cluster.
 
 use crate::cluster::{Needs, Place};
-use crate::options::{Common, rows};
+use crate::options::{Common, Open, rows};
 use crate::progress;
 use crate::report::Page;
 use clap::Args;
@@ -23,15 +23,13 @@ pub(crate) struct Infer {
     #[arg(long, required_unless_present = "model_name")]
     model: Option<PathBuf>,
     /// The name of a model that is stored at the cluster.
-    #[arg(long, requires = "cluster", conflicts_with = "model")]
+    #[arg(long, requires = "cluster", conflicts_with_all = ["model", "shape", "constant"])]
     model_name: Option<String>,
     /// The data of an input, NAME=FILE.npy, for each of the model's; FILE.npy for a model of one.
     #[arg(long, required = true, value_name = "[NAME=]FILE")]
     input: Vec<String>,
-    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open and the data
-    /// is not to say it.
-    #[arg(long, value_name = "[NAME=]SHAPE", conflicts_with = "model_name")]
-    shape: Vec<String>,
+    #[command(flatten)]
+    open: Open,
     /// Write an output here, as .npy, instead of showing it: NAME=FILE.npy; FILE.npy for a model of
     /// one.
     #[arg(long, value_name = "[NAME=]FILE")]
@@ -123,13 +121,13 @@ fn stored(args: &Infer, name: &str) -> Result<Inferred> {
 
 /// A model in a file; nothing comes out of a dry run.
 fn file(args: &Infer, model: &Path, json: bool) -> Result<Option<Inferred>> {
-    let file = ModelFile::open(model)?;
+    let file = args.open.file(model)?;
     let data = file.names().load("--input", &args.input)?;
-    let graph = file.graph(Some(&data), &args.shape, args.batch)?;
+    let graph = file.graph(Some(&data), &args.open.shape, args.batch)?;
     // A file that fixes a batch of one has no graph of two, and is right about it.
     if args.batch == Some(1)
         && rows(&data) > 1
-        && let Ok(two) = file.graph(Some(&data), &args.shape, Some(2))
+        && let Ok(two) = file.graph(Some(&data), &args.open.shape, Some(2))
     {
         check_apart(&two)?;
     }
@@ -202,7 +200,7 @@ fn smaller(
     loop {
         let size = count.div_ceil(runs);
         // A file that fixes how many go together is right about it.
-        let Ok(graph) = file.graph(Some(data), &args.shape, Some(size)) else { return Ok(None) };
+        let Ok(graph) = file.graph(Some(data), &args.open.shape, Some(size)) else { return Ok(None) };
         let Ok(smaller) = args.common.request.compile(&graph, client) else { return Ok(None) };
         if size == 1 || held(&smaller) <= MOST_HELD {
             return Ok(Some((graph, smaller)));

@@ -7,6 +7,7 @@ use megrez::{Backend, CompileRequest, DeviceChoice, ModelFile, Program, Result, 
 use megrez_device::open_each;
 use megrez_graph::Tensor;
 use megrez_graph::onnx::Dim;
+use std::path::Path;
 
 /// What a party is on this machine.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,6 +73,24 @@ impl Common {
             }
             PartiesKind::Process => Backend::processes(Program::current()?, self.protocol(), &self.device),
         }
+    }
+}
+
+/// What an ONNX file leaves open.
+#[derive(Args)]
+pub(crate) struct Open {
+    /// The shape of an input that is left open: NAME=1,3,224,224.
+    #[arg(long, value_name = "[NAME=]SHAPE")]
+    pub(crate) shape: Vec<String>,
+    /// An input that is a constant: NAME=16000, NAME=1,0 or NAME=FILE.npy.
+    #[arg(long, value_name = "NAME=VALUE")]
+    constant: Vec<String>,
+}
+
+impl Open {
+    /// A file, with its constants.
+    pub(crate) fn file(&self, path: &Path) -> Result<ModelFile> {
+        ModelFile::open(path)?.with_constants(&self.constant)
     }
 }
 

@@ -1,8 +1,8 @@
 //! `megrez plan show`: what a run of a model would tell whom. Nothing runs.
 
-use crate::options::Common;
+use crate::options::{Common, Open};
 use clap::{Args, Subcommand};
-use megrez::{Disclosure, ModelFile, Result, Roles};
+use megrez::{Disclosure, Result, Roles};
 use megrez_lab::bench::any_model;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,9 +17,8 @@ pub(crate) enum Plan {
 pub(crate) struct Show {
     /// The model: an ONNX file, or a built-in network.
     model: String,
-    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves it open.
-    #[arg(long, value_name = "[NAME=]SHAPE")]
-    shape: Vec<String>,
+    #[command(flatten)]
+    open: Open,
     /// How many inputs go together [default: 1, or as many as the model is made for].
     #[arg(long)]
     batch: Option<usize>,
@@ -40,7 +39,7 @@ pub(crate) fn run(plan: &Plan, json: bool) -> Result<ExitCode> {
     let Plan::Show(args) = plan;
     let path = Path::new(&args.model);
     let graph = match path.extension().is_some_and(|e| e == "onnx") {
-        true => ModelFile::open(path)?.graph(None, &args.shape, args.batch)?,
+        true => args.open.file(path)?.graph(None, &args.open.shape, args.batch)?,
         false => any_model(&args.model, args.batch.unwrap_or(1), 1)?,
     };
     let roles = Roles {

@@ -2,10 +2,10 @@
 //! in shares.
 
 use crate::cluster::{Needs, There};
-use crate::options::Common;
+use crate::options::{Common, Open};
 use clap::Args;
 use megrez::train::{Form, NewRows, ids, upload_rows};
-use megrez::{Error, ErrorKind, ModelFile, Result, npy};
+use megrez::{Error, ErrorKind, Result, npy};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,10 +21,8 @@ pub(crate) struct UploadModel {
     /// The batch sizes that may be run.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     batch: Vec<usize>,
-    /// The whole shape of an input, NAME=1,3,224,224, where the model leaves more open than the
-    /// batch.
-    #[arg(long, value_name = "[NAME=]SHAPE")]
-    shape: Vec<String>,
+    #[command(flatten)]
+    open: Open,
     /// The clients who may run it.
     #[arg(long, value_delimiter = ',')]
     allow: Vec<String>,
@@ -36,8 +34,8 @@ pub(crate) struct UploadModel {
 
 pub(crate) fn run(args: &UploadModel, json: bool) -> Result<ExitCode> {
     let mut cluster = args.there.connect(Needs::Any)?;
-    let file = ModelFile::open(&args.model)?;
-    let graph = |&size: &usize| file.graph(None, &args.shape, Some(size));
+    let file = args.open.file(&args.model)?;
+    let graph = |&size: &usize| file.graph(None, &args.open.shape, Some(size));
     let graphs = args.batch.iter().map(graph).collect::<Result<Vec<_>>>()?;
     let first = graphs.first().ok_or_else(|| Error::Refused("--batch names at least one size".into()))?;
     let (protocol, client) = (args.common.protocol(), cluster.name().to_owned());

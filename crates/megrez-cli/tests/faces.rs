@@ -204,6 +204,23 @@ fn open_dimensions_come_from_the_data_or_the_shape() {
 }
 
 #[test]
+fn an_input_may_be_a_constant() {
+    let folder = Folder::new();
+    let nodes = [node("scaled", "Mul", &["x", "gain"], &["y"], &[])];
+    let m = onnx(&folder, &nodes, &[], &[("x", &[0, 3]), ("gain", &[3])], &["y"]);
+    let x = save(&folder, "x.npy", &ramp(&[2, 3]));
+    let gain = save(&folder, "gain.npy", &Tensor::new([3], vec![2.0, -1.0, 0.5]));
+    let want: Vec<f32> =
+        ramp(&[2, 3]).data.iter().zip([2.0, -1.0, 0.5].repeat(2)).map(|(a, b)| a * b).collect();
+    near(&report("{} --input {} --constant gain=2,-1,0.5", &[&m, &x])["outputs"][0], &[2, 3], &want);
+    near(&report("{} --input {} --constant gain={}", &[&m, &x, &gain])["outputs"][0], &[2, 3], &want);
+    infer("{} --input {}", &[&m, &x]).refused(&["say whose it is"]);
+    infer("{} --input {} --constant gain=loud", &[&m, &x]).refused(&["--constant gain=loud", "FILE.npy"]);
+    infer("{} --input {} --constant loss=1", &[&m, &x]).refused(&["no input `loss`"]);
+    infer("{} --input {} --constant gain=1,2", &[&m, &x]).refused(&["`gain`", "the shape [2]"]);
+}
+
+#[test]
 fn training_and_numbers_that_are_none_are_refused() {
     let folder = Folder::new();
     let truth = crate::common::onnx::message().int(2, 9).text(8, "training").bytes(9, &[1]);

@@ -4,15 +4,17 @@
 //! After the protocol may stand a network, `mizar@lan`: then parties wait for it, and standard
 //! error says what the run cost; and after the network a form of trees, `mizar@lan@shape`. Every
 //! argument after the protocol is a folder with `model.onnx`, `input_0.npy`, … in the order of the
-//! model's inputs, and `output_0.npy`, …. For each of them a line says what happened, in three
-//! columns: the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of what passed,
-//! whether its ranges were proven, calibrated (on `sample0_0.npy`, …, `sample1_0.npy`, … if there
-//! are any, else on the inputs) or assumed.
+//! model's inputs, and `output_0.npy`, …. An input that is a constant is `constant_3.npy`, by its
+//! place among all inputs, and does not count among the others. For each of them a line says what
+//! happened, in three columns: the folder, `passed`, `unsupported`, `wrong` or `crash`, and why; of
+//! what passed, whether its ranges were proven, calibrated (on `sample0_0.npy`, …, `sample1_0.npy`,
+//! … if there are any, else on the inputs) or assumed.
 
 use megrez_engine::PartyReport;
 use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::calibrate::calibrate;
 use megrez_graph::onnx::{ImportOptions, bytes, inputs, read_file};
+use megrez_graph::passes::precision::{DEEP, depth};
 use megrez_graph::plain::trace;
 use megrez_graph::{
     Activations, Comparison, CompileOptions, Compiled, Interval, LayerRange, RangePolicy, Tensor, TreeForm,
@@ -79,10 +81,17 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
     let data = arrays(folder, "input")?;
     let path = folder.join("model.onnx");
     let model = bytes(&path).map_err(|e| e.to_string())?;
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         inputs(&model).map_err(|e| e.to_string())?.into_iter().map(|input| input.name).collect();
+    let mut constants = BTreeMap::new();
+    for (i, name) in names.iter().enumerate() {
+        if let Ok(value) = npy::load(&folder.join(format!("constant_{i}.npy"))) {
+            constants.insert(name.clone(), value);
+        }
+    }
+    names.retain(|name| !constants.contains_key(name));
     let shapes = names.iter().cloned().zip(data.iter().map(|x| x.shape.dims().to_vec())).collect();
-    let options = ImportOptions { batch: 1, shapes, folder: None };
+    let options = ImportOptions { shapes, constants, ..ImportOptions::default() };
     let graph = read_file(&path, &options).map_err(|e| e.to_string())?;
     // What a user measures on her data and declares.
     let range = |x: &Tensor| {
@@ -124,7 +133,22 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         Ok(compiled) => compiled,
         Err(_) => match calibrated() {
             Some(compiled) => compiled,
-            None => assumed(16).or_else(|why| assumed(12).or_else(|_| assumed(8)).map_err(|_| why))?,
+            None => {
+                // More for a deep model, as its user would say; fewer where numbers are large.
+                let more = [20].into_iter().filter(|_| depth(&graph) > DEEP);
+                let mut found = Err(String::new());
+                for frac in more.chain([16, 12, 8]) {
+                    found = match (found, assumed(frac)) {
+                        (_, Ok(compiled)) => Ok(compiled),
+                        (Err(why), Err(first)) => Err(if frac == 16 { first } else { why }),
+                        (found, _) => found,
+                    };
+                    if found.is_ok() {
+                        break;
+                    }
+                }
+                found?
+            }
         },
     };
     let by_name: HashMap<&String, &Tensor> = names.iter().zip(&data).collect();

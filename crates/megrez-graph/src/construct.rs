@@ -173,12 +173,18 @@ impl Graph {
             | "PRelu" | "MatMul" | "Gemm" | "Clip" | "Equal" | "Greater" | "GreaterOrEqual" | "Less"
             | "LessOrEqual" | "And" | "Or" | "Xor" => 0..usize::MAX,
             "Where" => 1..3,
+            // A table whose rows are named by what is secret is shared.
+            "Gather" => 0..1,
             // The number to pad with is of the kind of the data.
             "Pad" => 2..3,
             _ => return inputs.to_vec(),
         };
         let ints = |id: &Id| matches!(self.value(*id).constant, Some(Constant::Ints(_)));
-        let compared = if op == "Pad" { 0..1 } else { of_numbers.clone() };
+        let compared = match op {
+            "Pad" => 0..1,
+            "Gather" => 0..2,
+            _ => of_numbers.clone(),
+        };
         let all = (inputs.iter().enumerate())
             .filter(|(i, _)| compared.contains(i))
             .all(|(_, id)| id.as_ref().is_none_or(ints));

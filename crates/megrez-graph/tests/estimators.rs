@@ -133,6 +133,49 @@ fn two_classes_may_have_one_score() {
     expect("TreeEnsembleClassifier", &x, score, 2, &[0.0, 0.0, 1.0]);
 }
 
+/// The forest of [`forest`] and a tree of one leaf, which adds 0.25, as version 5 lists it.
+fn listed(mode: i64) -> Attributes {
+    let tensor = |data: &[f32]| Attribute::Tensor(Tensor::new([data.len()], data.to_vec()).into());
+    Attributes::none()
+        .with("tree_roots", [0i64, 2, 3])
+        .with("nodes_featureids", [0i64, 1, 1, 0])
+        .with("nodes_modes", Attribute::Tensor(Tensor::new([4], vec![mode; 4]).into()))
+        .with("nodes_splits", tensor(&[1.5, -2.0, 0.5, 0.0]))
+        .with("nodes_trueleafs", [0i64, 1, 1, 1])
+        .with("nodes_truenodeids", [1i64, 0, 3, 5])
+        .with("nodes_falseleafs", [1i64, 1, 1, 1])
+        .with("nodes_falsenodeids", [2i64, 1, 4, 5])
+        .with("leaf_targetids", [0i64; 6])
+        .with("leaf_weights", tensor(&[1.0, 2.0, 4.0, 10.0, 20.0, 0.25]))
+        .with("n_targets", 1)
+}
+
+#[test]
+fn version_5_lists_leaves_apart() {
+    let x = Tensor::new([4, 2], vec![1.5, 0.5, 1.5, -2.0, 1.499, -2.001, 1.501, 0.501]);
+    for (mode, name) in ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"].into_iter().enumerate() {
+        let old = graph("TreeEnsembleRegressor", &x, regression(name), 1).unwrap();
+        let old = plain::run(&old, std::slice::from_ref(&x)).unwrap().remove(0).data;
+        let want: Vec<f32> = old.iter().map(|v| v + 0.25).collect();
+        expect("TreeEnsemble", &x, listed(mode as i64), 1, &want);
+        let thirds: Vec<f32> = want.iter().map(|v| v / 3.0).collect();
+        expect("TreeEnsemble", &x, listed(mode as i64).with("aggregate_function", 0), 1, &thirds);
+    }
+    for (attributes, what) in [
+        (listed(4), "equality or membership"),
+        (listed(0).with("aggregate_function", 3), "the least or the largest"),
+        (listed(0).with("tree_roots", Vec::<i64>::new()), "no trees"),
+        (listed(0).with("tree_roots", [0i64, 2]), "their own roots"),
+        (listed(0).with("tree_roots", [0i64, 2, 3, 9]), "trees that are none"),
+        (listed(0).with("nodes_truenodeids", [1i64, 0, 3, 6]), "without its feature or its branches"),
+        (listed(0).with("nodes_featureids", [0i64, 1, 1]), "different lengths"),
+        (listed(0).with("leaf_targetids", [1i64; 6]), "a target that there is not"),
+    ] {
+        let refusal = graph("TreeEnsemble", &x, attributes, 1).expect_err(what);
+        assert!(refusal.contains(what), "{refusal}");
+    }
+}
+
 #[test]
 fn trees_that_are_none_are_refused() {
     let x = Tensor::new([1, 2], vec![0.0, 0.0]);

@@ -74,7 +74,11 @@ fn functions_of_many_octaves() {
         ("Exp", f64::exp, 2e-5, 1.1),
     ];
     for (op, exact, relative, absolute) in functions {
-        let range = if op == "Exp" { Interval { low: -30.0, high: 10.0 } } else { wide };
+        let range = match op {
+            "Exp" => Interval { low: -30.0, high: 10.0 },
+            "Log" => Interval { low: 2f64.powi(-9), ..wide },
+            _ => wide,
+        };
         let w = worst(&one(&[4001], op, &[], none()), range, 64, 16, exact, relative, absolute);
         assert!(w <= 1.0, "{op}: {w} of what is promised");
     }
@@ -92,6 +96,17 @@ fn functions_of_many_octaves() {
         let w = worst(&near, Interval::abs(end), 32, 10, f64::exp, relative, 8.0);
         assert!(w <= 1.0, "e^x within ±{end} on 32 bits: {w}");
     }
+}
+
+#[test]
+fn logarithms_of_a_few_units_are_refused() {
+    let below = Interval { low: 2f64.powi(-10), high: 1.0 };
+    let graph = one(&[4], "Log", &[], none());
+    let ranged = |policy| CompileOptions { input_range: below, policy, ..CompileOptions::default() };
+    let refusal = compile(&graph, &ranged(RangePolicy::Prove)).unwrap_err().to_string();
+    assert!(refusal.contains("ln x must be taken of numbers from 2.0e-3 up"), "{refusal}");
+    let assumed = compile(&graph, &ranged(RangePolicy::Assume)).unwrap();
+    assert_eq!(assumed.layers[0].domain.unwrap().1.low, 2f64.powi(-9));
 }
 
 #[test]

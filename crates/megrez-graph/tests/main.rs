@@ -26,4 +26,5 @@ mod random;
 mod rounds;
 mod shares;
 mod smooth;
+mod tokens;
 mod training;

@@ -89,7 +89,8 @@ impl File {
             let dim = |(d, size): (usize, &Option<usize>)| size.unwrap_or(if d == 0 { 1 } else { seen });
             shapes.insert(name.clone(), dims.iter().enumerate().map(dim).collect());
         }
-        Ok(onnx::read(&self.bytes, &ImportOptions { batch: 1, shapes, folder: Some(self.folder.clone()) })?)
+        let folder = Some(self.folder.clone());
+        Ok(onnx::read(&self.bytes, &ImportOptions { shapes, folder, ..ImportOptions::default() })?)
     }
 }
 

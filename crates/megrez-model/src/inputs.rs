@@ -140,8 +140,9 @@ impl Names {
 pub struct ModelFile {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// The inputs, in the file's order.
+    /// The inputs, in the file's order, less those that are constants.
     pub inputs: Vec<FileInput>,
+    constants: BTreeMap<String, Tensor>,
 }
 
 impl ModelFile {
@@ -149,7 +150,23 @@ impl ModelFile {
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = onnx::bytes(path)?;
         let inputs = onnx::inputs(&bytes).map_err(|e| Error::file(path, e))?;
-        Ok(ModelFile { path: path.into(), bytes, inputs })
+        Ok(ModelFile { path: path.into(), bytes, inputs, constants: BTreeMap::new() })
+    }
+
+    /// The model with constants for inputs: `given` are texts `NAME=16000`, `NAME=1,0,1` or
+    /// `NAME=FILE.npy`.
+    ///
+    /// # Errors
+    /// Names that no input has, and what is no number or array.
+    pub fn with_constants(mut self, given: &[String]) -> Result<Self> {
+        let texts = self.names().assign("--constant", given, &|_| false)?;
+        let value = |(input, text): (&FileInput, Option<&str>)| {
+            text.map(|text| Ok((input.name.clone(), constant(input, text)?))).transpose()
+        };
+        let found: Result<Vec<_>> = self.inputs.iter().zip(texts).map(value).collect();
+        self.constants = found?.into_iter().flatten().collect();
+        self.inputs.retain(|input| !self.constants.contains_key(&input.name));
+        Ok(self)
     }
 
     /// The names of the inputs.
@@ -181,9 +198,36 @@ impl ModelFile {
             }
         }
         let folder = Some(onnx::folder(&self.path));
-        let options = ImportOptions { batch: batch.unwrap_or(1), shapes, folder };
+        let constants = self.constants.clone();
+        let options = ImportOptions { batch: batch.unwrap_or(1), shapes, constants, folder };
         onnx::read(&self.bytes, &options).map_err(|e| Error::file(&self.path, e))
     }
+}
+
+/// The value of an input that is a constant. Numbers have the input's shape where the file fixes
+/// it; else they stand in its last dimension, and it has one of every other.
+fn constant(input: &FileInput, text: &str) -> Result<Tensor> {
+    if text.ends_with(".npy") {
+        return Ok(npy::load(Path::new(text))?);
+    }
+    let numbers: Option<Vec<f32>> =
+        text.split(',').map(|v| v.trim().parse().ok().filter(|v: &f32| v.is_finite())).collect();
+    let numbers = numbers.ok_or_else(|| {
+        Error::Refused(format!(
+            "--constant {}={text}: a constant is a number, some with commas between them, or FILE.npy",
+            input.name
+        ))
+    })?;
+    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None };
+    let fixed = input.dims.as_ref().and_then(|dims| dims.iter().map(size).collect::<Option<Vec<_>>>());
+    let count = numbers.len();
+    let shape = match (fixed, &input.dims) {
+        (Some(dims), _) if dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) == Some(count) => dims,
+        (_, Some(dims)) if !dims.is_empty() => [vec![1; dims.len() - 1], vec![count]].concat(),
+        _ if count == 1 => vec![],
+        _ => vec![count],
+    };
+    Ok(Tensor::new(shape, numbers))
 }
 
 /// The dimensions that open ones are taken from: the data's, in the order that goes with those that
@@ -273,6 +317,23 @@ mod tests {
         assert_eq!(one.assign("--input", &texts(&["c=y"]), &|_| true).unwrap(), [Some("c=y")]);
         assert!(one.assign("--input", &texts(&["y", "z"]), &|_| false).is_err());
         assert!(one.load("--input", &[]).unwrap_err().to_string().contains("no data for `a`"));
+    }
+
+    #[test]
+    fn constants_are_numbers_of_the_inputs_shape() {
+        let of = |dims: &[usize], text: &str| {
+            constant(&declared("x", dims), text).map(|t| (t.shape.dims().to_vec(), t.data)).ok()
+        };
+        assert_eq!(of(&[], "16000"), Some((vec![], vec![16000.0])));
+        assert_eq!(of(&[2, 2], "1,-2, 3,4.5"), Some((vec![2, 2], vec![1.0, -2.0, 3.0, 4.5])));
+        assert_eq!(of(&[0, 0], "1,0,1"), Some((vec![1, 3], vec![1.0, 0.0, 1.0])));
+        assert_eq!(of(&[0], "7"), Some((vec![1], vec![7.0])));
+        let unknown = FileInput { name: "x".into(), dims: None };
+        assert_eq!(constant(&unknown, "7").unwrap().shape.dims(), &[0usize; 0]);
+        assert_eq!(constant(&unknown, "7,8").unwrap().shape.dims(), [2]);
+        for text in ["", "a", "1,,2", "inf", "NaN", "1e99", "missing.npy"] {
+            assert!(of(&[0], text).is_none(), "{text}");
+        }
     }
 
     #[test]

@@ -73,8 +73,11 @@ impl Model {
         model: Onnx,
         batch: usize,
         shapes: BTreeMap<String, Vec<usize>>,
+        constants: BTreeMap<String, Given<'_>>,
         request: &str,
     ) -> PyResult<Self> {
+        let (names, values): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
+        let constants = names.into_iter().zip(tensors(&values)?).collect();
         let request: CompileRequest = serde_json::from_str(request).map_err(refused)?;
         wait(py, None, move |_| {
             let (bytes, folder) = match model {
@@ -83,7 +86,7 @@ impl Model {
                     (std::fs::read(&path).map_err(|e| Error::file(&path, e))?, Some(onnx::folder(&path)))
                 }
             };
-            let options = ImportOptions { batch, shapes, folder };
+            let options = ImportOptions { batch, shapes, constants, folder };
             let graph = onnx::read(&bytes, &options)?;
             // What is chosen holds for other batch sizes as well.
             let recipe = request.recipe(&graph, CLIENT)?;

@@ -135,11 +135,28 @@ fn mean(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
     Ok(vec![p.affine(sum, 1.0 / count as f32, 0.0)?])
 }
 
+/// The operand that a constant of this number leaves as it is.
+fn unbounded(p: &Parts, bound: f32) -> Option<Id> {
+    let (&[Some(a), Some(b)], graph) = (p.inputs, &p.graph) else { return None };
+    let absent = |id: Id| graph.floats(id).is_some_and(|t| t.data.iter().all(|&v| v == bound));
+    let of = |id: Id, other: Id| {
+        let shape = graph.shape(id).broadcast(graph.shape(other)).ok()?;
+        (absent(other) && shape == *graph.shape(id)).then_some(id)
+    };
+    of(a, b).or_else(|| of(b, a))
+}
+
 fn max(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    if let Some(x) = unbounded(p, f32::NEG_INFINITY) {
+        return Ok(vec![p.of("Identity", &[x])?]);
+    }
     if p.inputs.len() == 2 { p.itself() } else { Ok(vec![folded(p, "Max")?]) }
 }
 
 fn min(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
+    if let Some(x) = unbounded(p, f32::INFINITY) {
+        return Ok(vec![p.of("Identity", &[x])?]);
+    }
     if p.inputs.len() == 2 { p.itself() } else { Ok(vec![folded(p, "Min")?]) }
 }
 

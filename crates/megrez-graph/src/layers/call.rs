@@ -147,9 +147,12 @@ impl Call<'_> {
         }
     }
 
+    /// A list of numbers, which may be a tensor; of doubles it has another name.
     pub(crate) fn reals(&self, name: &str) -> Result<Option<Vec<f32>>, Refusal> {
-        match self.attributes.0.get(name) {
+        let of_doubles = || self.attributes.0.get(&format!("{name}_as_tensor"));
+        match self.attributes.0.get(name).or_else(of_doubles) {
             Some(Attribute::Floats(v)) => Ok(Some(v.clone())),
+            Some(Attribute::Tensor(Constant::Floats(t))) if t.shape.rank() == 1 => Ok(Some(t.data.clone())),
             Some(_) => refuse(format!("`{name}` is not a list of numbers"), ""),
             None => Ok(None),
         }

@@ -190,6 +190,9 @@ pub(super) fn is_infinite(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
 /// The numbers from `start` to before `limit` by `delta`.
 pub(super) fn range(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     call.only(3, &[])?;
+    if let Some(numbers) = range_of_reals(call)? {
+        return known(numbers);
+    }
     let one = |input: usize| match ints(call, input)?.data[..] {
         [v] => Ok(v),
         _ => refuse(format!("input {input} is not one number"), ""),
@@ -203,6 +206,25 @@ pub(super) fn range(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     let shape = bounded([usize::try_from(count).unwrap_or(usize::MAX)].into())?;
     let numbers: Vec<i64> = (0..shape.elements() as i64).map(|i| start + i * delta).collect();
     known(Tensor::new(shape, numbers))
+}
+
+/// The numbers from `start` to before `limit` by `delta`, if those are constants and no integers.
+fn range_of_reals(call: &Call) -> Result<Option<Tensor>, Refusal> {
+    let mut given = vec![];
+    for input in 0..3 {
+        match call.graph.floats(call.id(input)?).map(|t| &t.data[..]) {
+            Some(&[v]) => given.push(f64::from(v)),
+            _ => return Ok(None),
+        }
+    }
+    let (start, delta) = (given[0], given[2]);
+    let count = ((given[1] - start) / delta).ceil();
+    if !(count >= 1.0) {
+        return refuse("makes no numbers", "");
+    }
+    let shape = bounded([count as usize].into())?;
+    let numbers = (0..shape.elements()).map(|i| (start + i as f64 * delta) as f32).collect();
+    Ok(Some(Tensor::new(shape, numbers)))
 }
 
 pub(super) fn constant_of_shape(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {

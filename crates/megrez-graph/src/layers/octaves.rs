@@ -50,6 +50,12 @@ const FADE: u32 = 2;
 /// However many stretches there are, that table may have so many segments.
 const FEWEST_SEGMENTS: usize = 128;
 
+/// A logarithm is taken from 2^7 units on, where half a unit is 2^−8 of the number; of few fraction
+/// bits from their root on.
+fn logarithm_from(frac: u32) -> f64 {
+    2f64.powi((frac / 2).min(7) as i32)
+}
+
 /// One function's numbers.
 pub(super) struct Octaves {
     function: fn(f64) -> f64,
@@ -205,7 +211,12 @@ impl Octaves {
     /// Refuses or assumes, where x may leave the domain.
     fn holds(&self, cx: &mut Lowering, x: &Secret) -> Result<(), Refusal> {
         let unit = 2f64.powi(-(cx.frac_of(x) as i32));
-        let lowest = if self.takes_zero { 0.0 } else { unit };
+        // What a number is rounded by is half a unit, and of few units the logarithm shows it.
+        let lowest = match (self.takes_zero, self.adds) {
+            (true, _) => 0.0,
+            (false, true) => unit * logarithm_from(cx.frac_of(x)),
+            (false, false) => unit,
+        };
         let domain = Interval { low: lowest, high: 2f64.powi(cx.ring() as i32 - 3) * unit };
         cx.holds_within(x, domain, &format!("{} must be taken of numbers from {lowest:.1e} up", self.name))
     }

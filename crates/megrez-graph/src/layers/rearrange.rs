@@ -18,7 +18,7 @@ struct Rearrange {
     view: View,
 }
 
-fn layer(view: View) -> Result<Arc<dyn Layer>, Refusal> {
+pub(super) fn layer(view: View) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Rearrange { view }))
 }
 

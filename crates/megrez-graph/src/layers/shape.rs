@@ -9,7 +9,7 @@ use crate::layer::Layer;
 use crate::lowering::{Lowering, Operand, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
-use megrez_plan::ValueId;
+use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
 use std::sync::Arc;
 
@@ -73,7 +73,28 @@ pub(super) fn gather(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     if indices.is_empty() {
         return refuse("gathers nothing", "");
     }
-    Ok(Arc::new(Gather { shape: dims.into(), axis, indices }))
+    match evenly_spaced(from, axis, &indices, given.shape.rank()) {
+        Some(view) => super::rearrange::layer(view),
+        None => Ok(Arc::new(Gather { shape: dims.into(), axis, indices })),
+    }
+}
+
+/// Places at even distances along an axis are a view; of one place there may be no axis left.
+fn evenly_spaced(from: &Shape, axis: usize, indices: &[usize], rank: usize) -> Option<View> {
+    let step = indices.get(1).map_or(1, |&next| next as isize - indices[0] as isize);
+    let even = indices.windows(2).all(|pair| pair[1] as isize - pair[0] as isize == step);
+    let mut view = View::slice(from, axis, indices[0], step, indices.len());
+    match rank {
+        1 if even => Some(view),
+        0 => {
+            let mut dims = view.shape.dims().to_vec();
+            dims.remove(axis);
+            view.strides.remove(axis);
+            view.shape = dims.into();
+            Some(view)
+        }
+        _ => None,
+    }
 }
 
 impl Gather {

@@ -4,10 +4,11 @@
 use super::elements::STRINGS;
 use super::importer::{Importer, Known, Names, label};
 use super::kinds::{Kind, output_kind};
-use super::options::fixed;
+use super::options::{constant, fixed};
 use super::{message, old, sequences};
 use crate::graph::{Attribute, Attributes, Graph, Id};
 use crate::layers::{self, FLATTENED, PUBLISHED, TO_TYPE};
+use crate::passes::enumerate_tokens;
 use crate::problem::{Problem, Problems, Refusal, refuse};
 use crate::tensor::{Constant, Tensor};
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ const SHAPE: &str = "give the input's shape: --shape NAME=1,3,224,224, in Python
 impl<'a> Importer<'a> {
     pub(super) fn import(mut self, model: &message::Graph<'a>) -> Result<Graph, Problems> {
         self.initializers(model);
+        self.constants(model);
         let data = || model.inputs.iter().filter(|i| !self.names.contains_key(i.name));
         let given = |i: &&message::ValueInfo| self.options.shapes.contains_key(i.name);
         let first = |i: &message::ValueInfo| i.dims.as_ref().and_then(|dims| dims.first().map(fixed));
@@ -68,17 +70,40 @@ impl<'a> Importer<'a> {
         if self.problems.is_empty() && self.graph.outputs.is_empty() {
             self.problems.push(Refusal::new("the model has no output", "").at("(model)", ""));
         }
-        if self.problems.is_empty() { Ok(self.graph) } else { Err(Problems(self.problems)) }
+        if !self.problems.is_empty() {
+            return Err(Problems(self.problems));
+        }
+        Ok(enumerate_tokens(&self.graph)?)
     }
 
     /// An output, which the plan must hold: integers that are known come into it.
     fn published(&mut self, id: Id) -> Result<Id, Problem> {
-        match (&self.graph.value(id).constant, self.graph.inputs.first()) {
-            (Some(Constant::Ints(_)), Some(&input)) => {
+        // Tokens are no numbers; an output is.
+        let beside = self.graph.outputs.first().map(|output| output.id);
+        match (&self.graph.value(id).constant, beside.or(self.graph.inputs.first().copied())) {
+            (Some(Constant::Ints(_)), Some(beside)) => {
                 let name = self.graph.value(id).name.clone();
-                self.graph.add(&name, PUBLISHED, &[input, id], Attributes::none())
+                self.graph.add(&name, PUBLISHED, &[beside, id], Attributes::none())
             }
             _ => Ok(id),
+        }
+    }
+
+    /// The inputs that the options fix.
+    fn constants(&mut self, model: &message::Graph<'a>) {
+        for (name, value) in &self.options.constants {
+            let input = model.inputs.iter().find(|i| i.name == name && !self.names.contains_key(i.name));
+            let Some(input) = input else {
+                let what = "is given as a constant, and the model has no such input";
+                self.problems.push(Refusal::new(what, "look for the inputs' names").at(name, ""));
+                continue;
+            };
+            let known = constant(input, value).map(|value| {
+                let id = self.graph.constant(input.name, value);
+                self.types.insert(id, input.element);
+                Known::Value(id)
+            });
+            self.learn(input.name, known.map_err(|refusal| refusal.at(input.name, "")));
         }
     }
 
@@ -212,8 +237,16 @@ impl<'a> Importer<'a> {
             attributes.0.insert(name.to_string(), value);
         }
         let output = node.outputs.first().copied().unwrap_or("");
+        // What is only joined to other values may have no elements.
+        if let ("ConstantOfShape", [Some(dims)]) = (node.op, &inputs[..])
+            && let Some(Constant::Ints(dims)) = &self.graph.value(*dims).constant
+            && dims.data.contains(&0)
+        {
+            let dims = dims.data.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
+            return Ok(vec![self.nothing(dims)]);
+        }
         if node.op == "Constant" {
-            let constant = constant(&attributes).map_err(at)?;
+            let constant = held(&attributes).map_err(at)?;
             return Ok(vec![Known::Value(self.graph.constant(output, constant))]);
         }
         if self.opset < 7 {
@@ -285,6 +318,16 @@ impl<'a> Importer<'a> {
             let output = node.outputs.first().copied().unwrap_or("");
             return Ok(vec![Known::Value(self.graph.constant(output, Tensor::new([dims.len()], dims)))]);
         }
+        // Nothing times a number is nothing.
+        let single = |name: &&str| match self.names.get(*name) {
+            Some(Known::Empty(other)) => *other == i,
+            Some(Known::Value(id)) => self.graph.shape(*id).elements() == 1,
+            _ => false,
+        };
+        let pointwise = ["Add", "Cast", "Div", "Identity", "Mul", "Neg", "Relu", "Sigmoid", "Sub", "Tanh"];
+        if pointwise.contains(&node.op) && node.inputs.iter().all(single) {
+            return Ok(vec![Known::Empty(i)]);
+        }
         let nothing = |name: &&&str| matches!(self.names.get(**name), Some(Known::Empty(_)));
         let name = node.inputs.iter().find(nothing).copied().unwrap_or_default();
         refuse(format!("reads `{name}`, which has no elements"), "give the input at least one element")
@@ -352,7 +395,7 @@ impl<'a> Importer<'a> {
 }
 
 /// The value of a Constant node.
-fn constant(attributes: &Attributes) -> Result<Constant, Refusal> {
+fn held(attributes: &Attributes) -> Result<Constant, Refusal> {
     let mut values = attributes.0.iter();
     match (values.next(), values.next()) {
         (Some((_, value)), None) => Ok(match value.clone() {

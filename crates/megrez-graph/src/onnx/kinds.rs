@@ -87,6 +87,7 @@ pub(super) fn output_kind(
         | "Normalizer"
         | "SVMRegressor"
         | "Scaler"
+        | "TreeEnsemble"
         | "TreeEnsembleRegressor" => Ok(Kind::Real),
         "LabelEncoder" if attributes.0.keys().any(|name| name == "values_floats") => Ok(Kind::Real),
         "ConvInteger" | "LabelEncoder" | "MatMulInteger" | "QLinearConv" | "QLinearMatMul"

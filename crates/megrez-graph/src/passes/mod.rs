@@ -3,6 +3,7 @@
 
 mod batch_norm;
 mod curve;
+mod enumerate;
 mod floats;
 mod gelu;
 mod layer_norm;
@@ -20,6 +21,7 @@ pub mod truncation;
 
 pub use batch_norm::fold_batch_norm;
 pub use curve::whole_curves;
+pub use enumerate::enumerate_tokens;
 pub use floats::for_floats;
 pub use gelu::fuse_gelu;
 pub(crate) use layer_norm::LAYER_NORM_SCALE;

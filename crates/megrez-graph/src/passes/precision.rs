@@ -14,6 +14,7 @@
 //! ranges, and stands in the plan: one of few numbers for the whole model.
 
 use crate::graph::Graph;
+use crate::layers::INVERSE_DEVIATION;
 use crate::options::CompileOptions;
 use crate::range::RangePolicy;
 use crate::scale::Scale;
@@ -22,14 +23,19 @@ use std::collections::HashMap;
 /// More products than this one after the other make a model deep.
 pub const DEEP: usize = 32;
 
+/// The products that a normalisation counts for: it enlarges what its operand is off by.
+const NORMALISATION: usize = 6;
+
 /// The most products that follow one another.
 pub fn depth(graph: &Graph) -> usize {
     let mut depths = vec![0usize; graph.values.len()];
     for node in &graph.nodes {
         let before = node.inputs.iter().flatten().map(|id| depths[id.0]).max().unwrap_or(0);
+        let normalises = ["LayerNormalization", "RMSNormalization", INVERSE_DEVIATION].contains(&&*node.op);
         let multiplies =
             matches!(node.layer.scale(), Scale::Product | Scale::ShrinksThenProduct | Scale::Function);
-        depths[node.output.0] = before + usize::from(multiplies);
+        let counts = if normalises { NORMALISATION } else { usize::from(multiplies) };
+        depths[node.output.0] = before + counts;
     }
     depths.into_iter().max().unwrap_or(0)
 }
