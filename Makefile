@@ -44,9 +44,12 @@ check: $(CHECKS) ## Everything that .ci/run checks: tests, and formats, licences
 checks:
 	@echo $(CHECKS)
 
+# Tests of parties wait for each other, and for those who never come: more run at a time than there are cores.
+THREADS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$(( n < 4 ? 4 : n )))
+
 # Not the programs in the examples of crates, which clippy compiles, nor the extension of Python, which has no tests.
 test-rust: ## Run the tests of all crates, documentation examples included.
-	cargo test --workspace --exclude megrez-py --locked --no-fail-fast --lib --bins --tests
+	RUST_TEST_THREADS=$(THREADS) cargo test --workspace --exclude megrez-py --locked --no-fail-fast --lib --bins --tests
 	cargo test --workspace --exclude megrez-py --locked --doc
 
 # As tests build it: `cargo run` would build all that it stands on with other features.

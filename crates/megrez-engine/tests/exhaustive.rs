@@ -286,9 +286,9 @@ fn relu_with_truncation_has_no_sign_error_where_the_cut_sees_no_less_than_is_kep
     }
 }
 
-/// Runs one step on ring elements of 16 bits.
-fn sixteen(op: Op, x: Vec<u64>) -> Vec<u64> {
-    let mut plan = Plan::new(16);
+/// Runs one step on ring elements of 32 bits.
+fn on_32_bits(op: Op, x: Vec<u64>) -> Vec<u64> {
+    let mut plan = Plan::new(32);
     let input = plan.input("x", "owner", [x.len()].into(), 6);
     let output = plan.step("op", op, &[input]).unwrap();
     plan.output("y", "owner", output);
@@ -297,12 +297,15 @@ fn sixteen(op: Op, x: Vec<u64>) -> Vec<u64> {
 }
 
 #[test]
-fn the_cut_is_as_stated_at_sixteen_bits() {
+fn the_cut_is_as_stated_at_32_bits() {
     let mut rng = Rng(16);
     let n = 1 << 14;
-    for (k, lambda, widths) in
-        [(0, 16, vec![3; 5]), (4, 9, vec![3, 3, 2]), (6, 6, vec![3, 2]), (3, 13, vec![1; 12])]
-    {
+    for (k, lambda, widths) in [
+        (0, 32, [vec![3; 10], vec![1]].concat()),
+        (4, 9, vec![3, 3, 2]),
+        (6, 6, vec![3, 2]),
+        (3, 13, vec![1; 12]),
+    ] {
         let sign = SignBit { list: List::Digits(widths), cut: k, bits: Some(lambda) };
         // Random values and the ends of the range: never wrong but just below zero.
         let half = 1i64 << (k + lambda - 1);
@@ -315,13 +318,14 @@ fn the_cut_is_as_stated_at_sixteen_bits() {
             .filter(|x| *x >= 0 || *x <= -(1 << k))
             .collect();
         assert!(values.iter().all(|&x| promised(x, k, lambda)));
-        let got = sixteen(Op::NonNegative(sign.clone()), values.iter().map(|&x| x as u64 & 0xffff).collect());
+        let words = values.iter().map(|&x| x as u64 & 0xffff_ffff).collect();
+        let got = on_32_bits(Op::NonNegative(sign.clone()), words);
         for (&x, got) in values.iter().zip(got) {
             assert_eq!(got == 1, x >= 0, "k = {k}, λ = {lambda}: {x}");
         }
         // Just below zero: as often as stated.
         for x in (1..1i64 << k).step_by(1 << k.saturating_sub(3)) {
-            let got = sixteen(Op::NonNegative(sign.clone()), vec![(-x) as u64 & 0xffff; n]);
+            let got = on_32_bits(Op::NonNegative(sign.clone()), vec![(-x) as u64 & 0xffff_ffff; n]);
             let off = stats::binomial(got.iter().sum(), n as u64, 1.0 - x as f64 / 2f64.powi(k as i32));
             assert!(off < stats::SIGMAS, "k = {k}, λ = {lambda}: −{x} is off by {off:.1} σ");
         }
@@ -329,19 +333,19 @@ fn the_cut_is_as_stated_at_sixteen_bits() {
 }
 
 #[test]
-fn relu_with_truncation_at_sixteen_bits() {
+fn relu_with_truncation_at_32_bits() {
     let (f, lambda) = (6, 8);
     let sign = SignBit { list: List::Digits(vec![3, 2, 2]), cut: f, bits: Some(lambda) };
     for form in [ReluForm::ThreeRounds, ReluForm::Key] {
         let op = || Op::Relu(Relu { sign: sign.clone(), form, truncate: f });
         let n = 1 << 14;
         for x in [-(1i64 << 13), -100, -64, -63, -33, -1, 0, 64, 128] {
-            let got = sixteen(op(), vec![x as u64 & 0xffff; n]);
+            let got = on_32_bits(op(), vec![x as u64 & 0xffff_ffff; n]);
             assert!(got.iter().all(|&y| y == x.max(0) as u64 >> f), "{x}");
         }
         for x in [1i64, 31, 63, 65, 1000, 8127] {
             let (floor, fraction) = ((x >> f) as u64, x % (1 << f));
-            let up = sixteen(op(), vec![x as u64; n])
+            let up = on_32_bits(op(), vec![x as u64; n])
                 .into_iter()
                 .map(|y| y - floor)
                 .inspect(|e| assert!(*e <= 1))

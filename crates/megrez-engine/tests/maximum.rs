@@ -53,7 +53,7 @@ fn the_largest_wins_in_every_order_and_under_every_bit_of_the_dealer() {
     // Few bits without a cut: right while differences fit them.
     let few = digits(&[2, 2], 0);
     let rows = all_rows(&[-8, -3, 6, 7], 4, 64);
-    assert!(rows.iter().zip(maxima(16, &few, &rows)).all(|(row, z)| row.iter().max() == Some(&z)));
+    assert!(rows.iter().zip(maxima(32, &few, &rows)).all(|(row, z)| row.iter().max() == Some(&z)));
 }
 
 #[test]

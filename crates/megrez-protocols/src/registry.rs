@@ -83,13 +83,12 @@ pub fn suite<D: Device>(name: &str, ring: u32) -> Option<Box<dyn AnySuite<D>>> {
     }
 }
 
-/// As [`suite`], also on the rings of 8 and 16 bits on which tests try all values. A function of
-/// its own, since whoever calls it compiles every protocol for them.
+/// As [`suite`], also on the ring of 8 bits on which tests try all values. A function of its own,
+/// since whoever calls it compiles every protocol for it.
 #[cfg(feature = "testing")]
 pub fn any_suite<D: Device>(name: &str, ring: u32) -> Option<Box<dyn AnySuite<D>>> {
     match ring {
         8 => on_ring::<u8, D>(name).or_else(|| on_words::<u8, D>(name)),
-        16 => on_ring::<u16, D>(name).or_else(|| on_words::<u16, D>(name)),
         _ => suite(name, ring),
     }
 }

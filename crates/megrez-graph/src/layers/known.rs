@@ -59,7 +59,7 @@ fn ints<'a>(call: &'a Call, input: usize) -> Result<&'a Arc<Tensor<i64>>, Refusa
         Some(Constant::Ints(t)) => Ok(t),
         _ => refuse(
             format!("input {input} (`{}`) must be integers known when compiling", value.name),
-            "export the model with static shapes; integers that depend on secret data are not supported",
+            "export the model with static shapes, or make the input that they come from a constant: --constant NAME=1, in Python constants={…}",
         ),
     }
 }

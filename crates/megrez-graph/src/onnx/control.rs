@@ -167,7 +167,7 @@ impl<'a> Importer<'a> {
             Some(Constant::Ints(t)) if t.data.len() == 1 => Ok(t.data[0]),
             _ => refuse(
                 format!("its {what} depends on secret data"),
-                "compute both ways and choose with Where, or make it a constant of the model",
+                "make an input that decides it a constant (--constant NAME=1, in Python constants={…}), or compute both ways and choose with Where",
             )
             .map_err(Some),
         }
