@@ -123,6 +123,24 @@ fn numbers_that_are_computed_from_tokens_are_looked_up() {
 }
 
 #[test]
+fn long_chains_are_computed_within_moments_or_left() {
+    let chain = |length: usize, rows: usize| {
+        graph(|g, x| {
+            let zero = g.constant("zero", Tensor::new([], vec![0.0f32]));
+            let add = |index, _| g.add("add", "Add", &[index, zero], none()).unwrap();
+            let index = (0..length).fold(x, add);
+            let table = g.constant("table", noise([rows, 1], 4));
+            vec![g.add("rows", "Gather", &[table, index], none()).unwrap()]
+        })
+    };
+    let after = enumerate_tokens(&chain(20_000, 4)).unwrap();
+    assert_eq!(after.nodes.len(), 1);
+    // Too much to compute: left as it is, and refused like any index that is computed.
+    let large = chain(1000, 1 << 17);
+    assert_eq!(enumerate_tokens(&large).unwrap().nodes.len(), large.nodes.len());
+}
+
+#[test]
 fn an_index_that_no_table_holds_is_refused() {
     let halves = graph(|g, x| {
         let half = g.constant("half", Tensor::new([], vec![0.5f32]));

@@ -219,7 +219,7 @@ fn range_of_reals(call: &Call) -> Result<Option<Tensor>, Refusal> {
     }
     let (start, delta) = (given[0], given[2]);
     let count = ((given[1] - start) / delta).ceil();
-    if !(count >= 1.0) {
+    if count.is_nan() || count < 1.0 {
         return refuse("makes no numbers", "");
     }
     let shape = bounded([count as usize].into())?;
