@@ -163,6 +163,14 @@ def test_check_compares_every_layer(processes: megrez.Cluster, small: megrez.Mod
         check["conv9"]
 
 
+def test_check_opens_sums_that_a_run_leaves_for_the_next_layer(processes: megrez.Cluster) -> None:
+    source = model([node("LpNormalization", ["x"], "y")], {"x": [2, 3]}, "y")
+    compiled = megrez.compile(source, batch=2, ranges="assume")
+    given = np.array([[0.5, -0.25, 1.0], [0.125, 0.75, 0.5]], dtype=np.float32)
+    assert processes.check(compiled, given).ok
+    assert np.allclose(processes.run(compiled, given).output, compiled.plain(given), atol=1e-3)
+
+
 def test_two_clusters_and_two_threads_at_once(small: megrez.Model, images: Array) -> None:
     expected = small.plain(images[:4])
     with megrez.local() as one, megrez.local() as two, ThreadPoolExecutor(4) as pool:

@@ -21,6 +21,21 @@ pub enum Recipe {
 }
 
 impl Recipe {
+    /// The same for a run in which every layer is opened: none is left as a sum or becomes a part of
+    /// the next, and none is guarded.
+    #[must_use]
+    pub fn by_layer(&self) -> Self {
+        match self {
+            Recipe::Fixed(options) => Recipe::Fixed(Box::new(CompileOptions {
+                guard: false,
+                defer_openings: false,
+                defer_resharing: false,
+                ..(**options).clone()
+            })),
+            Recipe::Float(work) => Recipe::Float(*work),
+        }
+    }
+
     /// Compiles a model all of whose inputs, weights included, belong to `client`, who also learns
     /// the outputs.
     ///

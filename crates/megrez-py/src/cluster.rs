@@ -386,9 +386,10 @@ impl Cluster {
         data: Vec<Given<'py>>,
     ) -> PyResult<(String, String)> {
         let (job, data, options) = (self.job()?, tensors(&data)?, self.options.clone());
-        let model = model.model(&options.protocol)?;
+        let by_layer = model.by_layer(&options.protocol)?;
         let check = wait(py, None, move |_| {
-            let data = first_batch(&*model, &data)?;
+            let model = by_layer()?;
+            let data = first_batch(&model, &data)?;
             job.run(|backend| megrez::check(backend, &model, &data, &options))
         })?;
         Ok((check.layers().to_string(), check.table()))

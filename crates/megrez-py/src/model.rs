@@ -190,6 +190,17 @@ impl Model {
         Ok(Arc::clone(&self.compiled))
     }
 
+    /// Compiles the model for a run in which every layer is opened, when the time has come; refused
+    /// if it is not of the numbers that `protocol` computes with.
+    pub fn by_layer(
+        &self,
+        protocol: &str,
+    ) -> PyResult<impl FnOnce() -> Result<megrez::Model> + Send + 'static> {
+        self.compiled.goes_with(protocol).map_err(error)?;
+        let (source, batch) = (Arc::clone(&self.source), self.batch);
+        Ok(move || source.recipe.by_layer().compile(&source.graph(batch)?, CLIENT))
+    }
+
     /// Checks data with [`Source::check_apart`], when the time has come.
     pub fn apart(&self) -> impl FnOnce(&[Tensor]) -> Result<()> + Send + 'static {
         let (source, batch) = (Arc::clone(&self.source), self.batch);
