@@ -21,8 +21,8 @@ pub enum Recipe {
 }
 
 impl Recipe {
-    /// The same for a run in which every layer is opened: none is left as a sum or becomes a part of
-    /// the next, and none is guarded.
+    /// The same for a run in which every layer is opened: none is left as a sum or becomes a part
+    /// of the next, and none is guarded.
     #[must_use]
     pub fn by_layer(&self) -> Self {
         match self {
