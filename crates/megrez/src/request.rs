@@ -256,12 +256,7 @@ impl CompileRequest {
             return unguarded.recipe(graph, client);
         }
         if !protocols::find(&self.protocol)?.deferred_resharing {
-            return Ok(match unguarded.recipe(graph, client)? {
-                Recipe::Fixed(options) => {
-                    Recipe::Fixed(Box::new(CompileOptions { defer_openings: false, ..*options }))
-                }
-                other => other,
-            });
+            return Ok(unguarded.recipe(graph, client)?.by_layer());
         }
         let options = unguarded.options_with(ReluForm::ThreeRounds)?;
         Ok(Recipe::Fixed(Box::new(CompileOptions {

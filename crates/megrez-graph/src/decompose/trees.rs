@@ -75,6 +75,14 @@ struct Node {
     adds: Adds,
 }
 
+/// A list of the node's integers that must be there.
+fn integers(p: &Parts, name: &str) -> Result<Vec<i64>, Refusal> {
+    match p.call().ints(name)? {
+        Some(list) => Ok(list),
+        None => refuse(format!("`{name}` is missing"), AGAIN),
+    }
+}
+
 /// The nodes as the file lists them: everything about one stands at one place of all lists.
 struct Lists {
     ids: Vec<(i64, i64)>,
@@ -86,10 +94,7 @@ struct Lists {
 
 impl Lists {
     fn of(p: &Parts) -> Result<Self, Refusal> {
-        let ints = |name: &str| match p.call().ints(name)? {
-            Some(list) => Ok(list),
-            None => refuse(format!("`{name}` is missing"), AGAIN),
-        };
+        let ints = |name: &str| integers(p, name);
         let (trees, nodes) = (ints("nodes_treeids")?, ints("nodes_nodeids")?);
         let lists = Lists {
             ids: trees.iter().copied().zip(nodes.iter().copied()).collect(),
@@ -333,10 +338,7 @@ fn ensemble(p: &mut Parts) -> Result<Vec<Id>, Refusal> {
 
 /// The nodes of version 5, leaves behind those that compare, and the roots.
 fn listed(p: &Parts) -> Result<(Vec<Node>, Vec<usize>), Refusal> {
-    let ints = |name: &str| match p.call().ints(name)? {
-        Some(list) => Ok(list),
-        None => refuse(format!("`{name}` is missing"), AGAIN),
-    };
+    let ints = |name: &str| integers(p, name);
     let features = ints("nodes_featureids")?;
     let modes = match p.call().attributes.0.get("nodes_modes") {
         Some(Attribute::Tensor(Constant::Ints(t))) => t.data.clone(),
