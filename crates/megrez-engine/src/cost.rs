@@ -1,7 +1,8 @@
 //! What a plan costs under a protocol, before it runs.
 
 use crate::memory::{Timed, peak};
-use crate::walk::{call, offline_waves, types, waves};
+use crate::steps::{call, types};
+use crate::waves::{offline_waves, waves};
 use megrez_kernels::Device;
 use megrez_net::NetProfile;
 use megrez_plan::Plan;

@@ -16,9 +16,11 @@ pub mod local;
 mod memory;
 mod report;
 mod serve;
+mod steps;
 pub mod store;
 mod streamed;
 mod walk;
+mod waves;
 
 pub use clients::Clients;
 pub use cost::{PlanCost, StepCost, Unsupported, check};

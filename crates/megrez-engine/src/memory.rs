@@ -1,18 +1,14 @@
 //! What a party holds while it runs a plan, reckoned before it runs: what the walks hold at each
-//! moment. Masks and correlated randomness of all steps are there when the online phase begins, and
-//! go as steps use them; values come and go.
+//! moment. Masks that the online phase reads and correlated randomness of all steps are there when
+//! it begins, and go as steps use them; values come and go.
 //!
 //! Kernels work on a part at a time besides, and links buffer what is under way; a test holds this
 //! to what the allocator counts.
 
-use crate::walk::readers;
+use crate::steps::{derived, producers, readers, unspent};
 use megrez_plan::{Kind, Plan, Step, ValueId};
-use megrez_protocols::{Cost, Transfer, Unit};
+use megrez_protocols::{Cost, Transfer, Unit, WordsHeld};
 use megrez_session::Phase;
-
-/// What follows from the sharing alone: at a party, how many words it holds for an element of a
-/// secret value, of masks and of data.
-pub(crate) type Held = [usize; 2];
 
 /// A step's cost, and when it runs.
 pub(crate) struct Timed<'a> {
@@ -23,10 +19,9 @@ pub(crate) struct Timed<'a> {
 
 /// Bytes that party `me`, who holds `held` of every element, holds at most in a run of a plan;
 /// stored inputs count.
-pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: Held) -> u64 {
+pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: WordsHeld) -> u64 {
     // In memory they are whole words of the machine.
     let word = u64::from(plan.ring.next_power_of_two() / 8);
-    let [mask_words, data_words] = held.map(|words| words as u64);
     let size = |id: ValueId| {
         let value = plan.value(id);
         let n = value.shape.elements() as u64;
@@ -34,23 +29,46 @@ pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: Held) -> u
     };
     // A public value is its own mask.
     let public = |id: ValueId| matches!(plan.value(id).kind, Kind::Public { .. });
-    let masks = |id: ValueId| if public(id) { size(id) } else { mask_words.saturating_mul(size(id)) };
-    let data = |id: ValueId| if public(id) { 0 } else { data_words.saturating_mul(size(id)) };
+    let masks = |id: ValueId| if public(id) { size(id) } else { size(id).saturating_mul(held.masks as u64) };
+    let data = |id: ValueId| if public(id) { 0 } else { size(id).saturating_mul(held.data as u64) };
     let messages = |step: usize| Messages { of: &steps[step].cost.transfers, me, word };
 
-    let all_masks = (0..plan.values.len() as u32).map(ValueId).map(masks).fold(0, u64::saturating_add);
+    let producers = producers(plan);
+    let again = |id: ValueId| held.kept > 0 && derived(plan, id, &producers).is_some();
+    let mut unspent = unspent(plan);
+    // What of a value's masks is there when the online phase begins.
+    let mut kept: Vec<u64> = (0..plan.values.len() as u32).map(|id| masks(ValueId(id))).collect();
+    let inputs = |of: &dyn Fn(ValueId) -> u64| {
+        plan.inputs.iter().map(|input| of(input.value)).fold(0, u64::saturating_add)
+    };
+    let (mut all_masks, mut drawn) = (inputs(&masks), 0);
     let (mut material, mut peak) = (0u64, 0u64);
     for wave in waves(steps, |step| step.offline_wave) {
+        while drawn <= wave.iter().copied().max().unwrap_or(0) {
+            all_masks = all_masks.saturating_add(masks(plan.steps[drawn].output));
+            drawn += 1;
+        }
         let work = wave.iter().map(|&step| messages(step).work(Phase::Offline)).fold(0, u64::saturating_add);
         peak = peak.max(all_masks.saturating_add(material).saturating_add(work));
-        let kept = wave.iter().map(|&step| messages(step).kept()).fold(0, u64::saturating_add);
-        material = material.saturating_add(kept);
+        let dealt = wave.iter().map(|&step| messages(step).kept()).fold(0, u64::saturating_add);
+        material = material.saturating_add(dealt);
+        for Step { inputs, output, .. } in wave.iter().map(|&step| &plan.steps[step]) {
+            for &id in inputs.iter().chain([output]) {
+                let left = &mut unspent[id.0 as usize];
+                *left -= 1;
+                if *left == 0 && !public(id) {
+                    let stays = if again(id) { 0 } else { size(id).saturating_mul(held.kept as u64) };
+                    all_masks = all_masks.saturating_sub(masks(id).saturating_sub(stays));
+                    kept[id.0 as usize] = stays;
+                }
+            }
+        }
     }
 
-    let inputs = plan.inputs.iter().map(|input| data(input.value)).fold(0, u64::saturating_add);
-    let mut values = all_masks.saturating_add(inputs);
+    let arrived = inputs(&data);
+    let mut values = all_masks.saturating_add(arrived);
     // What arrives, and what it becomes.
-    peak = peak.max(values.saturating_add(material).saturating_add(inputs));
+    peak = peak.max(values.saturating_add(material).saturating_add(arrived));
     let mut left = readers(plan);
     for wave in waves(steps, |step| step.online_wave) {
         let work = |&step: &usize| {
@@ -63,12 +81,16 @@ pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: Held) -> u
         for &step in &wave {
             let Step { inputs, output, .. } = &plan.steps[step];
             material = material.saturating_sub(messages(step).kept());
+            if again(*output) && kept[output.0 as usize] == 0 {
+                kept[output.0 as usize] = masks(*output);
+                values = values.saturating_add(masks(*output));
+            }
             values = values.saturating_add(data(*output));
             for &input in inputs {
                 let left = &mut left[input.0 as usize];
                 *left -= 1;
                 if *left == 0 {
-                    values = values.saturating_sub(masks(input)).saturating_sub(data(input));
+                    values = values.saturating_sub(kept[input.0 as usize]).saturating_sub(data(input));
                 }
             }
         }

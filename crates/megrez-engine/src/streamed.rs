@@ -7,7 +7,8 @@
 
 use crate::inputs::Stored;
 use crate::report::Measured;
-use crate::walk::{Prepared, offline, step_cost};
+use crate::steps::step_cost;
+use crate::walk::{Prepared, offline};
 use megrez_kernels::{Device, Usage};
 use megrez_net::ClockKind;
 use megrez_plan::{Input, KEPT, Output, Plan};

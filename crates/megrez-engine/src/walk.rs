@@ -1,20 +1,22 @@
 //! The two walks over a plan.
 
 use crate::report::StepReport;
+use crate::steps::{call, derived, producers, readers, types, unspent};
+use crate::waves::{offline_waves, waves};
 use megrez_kernels::Device;
-use megrez_plan::{KEPT, Plan, Step, Value, ValueId};
-use megrez_protocols::{AnyData, AnyMasks, AnyMaterial, AnyOperands, AnySuite, AnyValue, Call, Cost};
-use megrez_session::{Error, Party, Phase};
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use megrez_plan::{KEPT, Plan, Step, ValueId};
+use megrez_protocols::{AnyData, AnyMasks, AnyMaterial, AnyOperands, AnySuite, AnyValue};
+use megrez_session::{Error, Party, Phase, Turns};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// What the offline phase leaves at one party: masks of all values and material of all steps.
+/// What the offline phase leaves at one party: what the online phase needs of the masks of all
+/// values, and material of all steps.
 pub struct Prepared {
-    /// Per value of the plan; `None` where they are known online only.
+    /// Per value of the plan; `None` where they are known online only, or made once more there.
     pub(crate) masks: Vec<Option<AnyMasks>>,
-    /// Per step of the plan; `None` where it can be made online only.
+    /// Per step of the plan; `None` where it can be made online only, or is nothing.
     pub(crate) materials: Vec<Option<AnyMaterial>>,
     /// Per input of the plan: the input-mask key for its owner; empty for a stored input.
     pub(crate) mask_keys: Zeroizing<Vec<Vec<u8>>>,
@@ -34,8 +36,8 @@ impl Values {
     }
 }
 
-/// The offline phase of run `run`: all masks first, then what is made of them, wave by wave.
-/// `given` are the masks of inputs that are stored already.
+/// The offline phase of run `run`, wave by wave: masks, what is made of them, and when all of it is
+/// made, what the online phase needs of them. `given` are the masks of inputs that are stored already.
 pub fn offline<D: Device>(
     suite: &dyn AnySuite<D>,
     plan: &Plan,
@@ -71,30 +73,58 @@ pub fn offline<D: Device>(
         masks[input.value.0 as usize] = Some(mask);
         mask_keys.push(mask_key);
     }
-    for step in &plan.steps {
-        let inputs: Vec<Option<&AnyMasks>> =
-            step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect();
-        let types = types(plan, step);
-        let call = call(plan, step, &types);
-        let drawn = party.step(&step.name, |party| suite.masks(party, call, &inputs))?;
-        masks[step.output.0 as usize] = drawn;
-    }
-    let make = |party: &mut Party<D>, index: usize| {
-        let step = &plan.steps[index];
-        let inputs = step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect::<Option<Vec<_>>>();
-        let output = masks[step.output.0 as usize].as_ref();
-        let types = types(plan, step);
-        party.step(&step.name, |party| match inputs {
-            Some(inputs) => suite.offline(party, call(plan, step, &types), &inputs, output).map(Some),
-            None => Ok(None),
-        })
-    };
-    let mut made: Vec<_> = plan.steps.iter().map(|_| None).collect();
+    let mut made: Vec<Option<(Option<AnyMaterial>, StepReport)>> = plan.steps.iter().map(|_| None).collect();
+    let mut drawn = 0;
+    let (mut unspent, producers) = (unspent(plan), producers(plan));
     for wave in offline_waves(suite, plan) {
-        for (index, lane) in wave.iter().zip(together(party, wave.clone(), make)) {
+        while drawn <= wave.iter().copied().max().unwrap_or(0) {
+            let step = &plan.steps[drawn];
+            let inputs: Vec<Option<&AnyMasks>> =
+                step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect();
+            let types = types(plan, step);
+            let call = call(plan, step, &types);
+            masks[step.output.0 as usize] =
+                party.step(&step.name, |party| suite.masks(party, call, &inputs))?;
+            drawn += 1;
+        }
+        let make = |party: &mut Party<D>, index: usize| {
+            let step = &plan.steps[index];
+            let inputs = step.inputs.iter().map(|i| masks[i.0 as usize].as_ref()).collect::<Option<Vec<_>>>();
+            let output = masks[step.output.0 as usize].as_ref();
+            let types = types(plan, step);
+            party.step(&step.name, |party| match inputs {
+                Some(inputs) => suite.offline(party, call(plan, step, &types), &inputs, output).map(Some),
+                None => Ok(None),
+            })
+        };
+        for (index, lane) in wave.iter().zip(together(party, wave.clone(), false, make)) {
             let name = &plan.steps[*index].name;
             let report = StepReport::new(Phase::Offline, name, lane.time, &lane.party);
             made[*index] = Some((lane.result?, report));
+        }
+        for index in wave {
+            let step = &plan.steps[index];
+            let types = types(plan, step);
+            // Without material it reads masks online.
+            let is_made = made[index].as_ref().is_some_and(|(material, _)| material.is_some());
+            if !is_made || suite.reads_masks(call(plan, step, &types)) {
+                continue;
+            }
+            for &value in step.inputs.iter().chain([&step.output]) {
+                let left = &mut unspent[value.0 as usize];
+                *left -= 1;
+                if *left > 0 {
+                    continue;
+                }
+                let masks = &mut masks[value.0 as usize];
+                if let Some(spent) = masks.as_ref().and_then(|masks| suite.spent(masks)) {
+                    *masks = Some(spent);
+                } else if let Some((material, _)) =
+                    derived(plan, value, &producers).and_then(|step| made[step].as_mut())
+                {
+                    (*masks, *material) = (None, None);
+                }
+            }
         }
     }
     let mut materials = Vec::new();
@@ -130,7 +160,10 @@ pub fn online<D: Device>(
             .iter()
             .map(|lane| lane.iter().map(|&index| (index, materials[index].take())).collect())
             .collect();
-        let lanes = together(party, taken, |party, lane| one_lane(suite, plan, party, lane, &values));
+        let large = |step: &usize| plan.value(plan.steps[*step].output).shape.elements() >= IN_TURN;
+        let in_turn = wave.iter().flatten().any(large);
+        let lanes =
+            together(party, taken, in_turn, |party, lane| one_lane(suite, plan, party, lane, &values));
         for (members, lane) in wave.into_iter().zip(lanes) {
             for (index, (made, step_report)) in members.into_iter().zip(lane.result?) {
                 report.push(step_report);
@@ -149,174 +182,6 @@ pub fn online<D: Device>(
     Ok(Values { values: values.into_iter().map(|slot| Some((slot.masks?, slot.data?))).collect() })
 }
 
-/// The order of the online phase, the same at all parties: waves of lanes of steps. Every local
-/// step runs as soon as its inputs are there, by itself; when only interactive steps are left, all
-/// that can run make one wave, a lane each. A lane goes on with steps that wait for nothing else,
-/// while it takes no more rounds than the longest step of the wave: a look-up and its truncation
-/// run beside a comparison.
-pub(crate) fn waves<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
-    let mut order = Order::of(suite, plan);
-    let mut waves = Vec::new();
-    loop {
-        while let Some(step) = order.local.pop_first() {
-            waves.push(vec![vec![step]]);
-            order.made(step);
-        }
-        let mut wave: Vec<Vec<usize>> =
-            std::mem::take(&mut order.interactive).into_iter().map(|step| vec![step]).collect();
-        match wave.len() {
-            0 => return waves,
-            1 => {}
-            _ => order.lengthen(suite, &mut wave),
-        }
-        wave.iter().flatten().for_each(|&step| order.made(step));
-        waves.push(wave);
-    }
-}
-
-/// Which steps can run, as values come to be there.
-struct Order<'a> {
-    plan: &'a Plan,
-    /// The steps that read a value, until it is there.
-    readers: Vec<Vec<usize>>,
-    /// How many inputs a step still waits for; one that is read twice counts twice.
-    missing: Vec<usize>,
-    there: Vec<bool>,
-    /// Steps of a lane, which run when it comes to them.
-    placed: Vec<bool>,
-    /// Steps that can run, in the plan's order: those that send nothing, and the others.
-    local: BTreeSet<usize>,
-    interactive: BTreeSet<usize>,
-    sends: Vec<bool>,
-}
-
-impl<'a> Order<'a> {
-    fn of<D: Device>(suite: &dyn AnySuite<D>, plan: &'a Plan) -> Self {
-        let mut readers = vec![vec![]; plan.values.len()];
-        for (index, step) in plan.steps.iter().enumerate() {
-            step.inputs.iter().for_each(|i| readers[i.0 as usize].push(index));
-        }
-        let mut order = Order {
-            plan,
-            readers,
-            missing: plan.steps.iter().map(|step| step.inputs.len()).collect(),
-            there: vec![false; plan.values.len()],
-            placed: vec![false; plan.steps.len()],
-            local: BTreeSet::new(),
-            interactive: BTreeSet::new(),
-            sends: plan.steps.iter().map(|step| interactive(suite, plan, step)).collect(),
-        };
-        let free: Vec<usize> = (0..plan.steps.len()).filter(|&step| order.missing[step] == 0).collect();
-        free.into_iter().for_each(|step| order.ready(step));
-        plan.inputs.iter().for_each(|input| order.is_there(input.value));
-        order
-    }
-
-    fn ready(&mut self, step: usize) {
-        let ready = if self.sends[step] { &mut self.interactive } else { &mut self.local };
-        ready.insert(step);
-    }
-
-    fn is_there(&mut self, value: ValueId) {
-        if std::mem::replace(&mut self.there[value.0 as usize], true) {
-            return;
-        }
-        for step in std::mem::take(&mut self.readers[value.0 as usize]) {
-            self.missing[step] -= 1;
-            if self.missing[step] == 0 && !self.placed[step] {
-                self.ready(step);
-            }
-        }
-    }
-
-    fn made(&mut self, step: usize) {
-        self.is_there(self.plan.steps[step].output);
-    }
-
-    /// Gives the lanes of a wave the steps that wait for one lane only and fit beside its longest
-    /// step.
-    fn lengthen<D: Device>(&mut self, suite: &dyn AnySuite<D>, wave: &mut [Vec<usize>]) {
-        let plan = self.plan;
-        let rounds = |index: usize| {
-            step_cost(suite, plan, &plan.steps[index]).map_or(u32::MAX, |cost| cost.rounds(Phase::Online))
-        };
-        let mut spent: Vec<u32> = wave.iter().map(|lane| rounds(lane[0])).collect();
-        let longest = spent.iter().copied().max().unwrap_or(0);
-        let mut waiting: HashMap<usize, FromLanes> = HashMap::new();
-        let mut next = BTreeSet::new();
-        for (lane, steps) in wave.iter().enumerate() {
-            self.made_in(lane, steps[0], &mut waiting, &mut next);
-        }
-        while let Some(index) = next.pop_first() {
-            let FromLanes { lane, several, .. } = waiting[&index];
-            if !several && spent[lane].saturating_add(rounds(index)) <= longest {
-                spent[lane] += rounds(index);
-                wave[lane].push(index);
-                self.placed[index] = true;
-                self.made_in(lane, index, &mut waiting, &mut next);
-            }
-        }
-    }
-
-    /// A lane makes a step's output: what waits for nothing else may come `next` in it.
-    fn made_in(
-        &self,
-        lane: usize,
-        step: usize,
-        waiting: &mut HashMap<usize, FromLanes>,
-        next: &mut BTreeSet<usize>,
-    ) {
-        for &reader in &self.readers[self.plan.steps[step].output.0 as usize] {
-            let from = waiting.entry(reader).or_insert(FromLanes { lane, several: false, inputs: 0 });
-            from.several |= from.lane != lane;
-            from.inputs += 1;
-            if from.inputs == self.missing[reader] {
-                next.insert(reader);
-            }
-        }
-    }
-}
-
-/// What of a step's inputs the lanes of a wave make.
-struct FromLanes {
-    /// The first lane that makes one.
-    lane: usize,
-    /// Another one does, too.
-    several: bool,
-    /// How many.
-    inputs: usize,
-}
-
-/// The most steps of a wave of the offline phase, and the most elements that they make: a wave
-/// hides delays, which no longer matter where much is sent, and what is under way takes memory.
-const OFFLINE_STEPS: usize = 64;
-const OFFLINE_ELEMENTS: usize = 1 << 21;
-
-/// The order of the offline phase, the same at all parties: masks are there, so no step waits for
-/// another, and interactive steps run beside each other in waves, in the plan's order. Steps that
-/// are not are waves of their own.
-pub(crate) fn offline_waves<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Vec<usize>> {
-    let (mut waves, mut wave, mut elements) = (vec![], vec![], 0);
-    for (index, step) in plan.steps.iter().enumerate() {
-        if !step_cost(suite, plan, step).is_none_or(|c| c.transfers.iter().any(|t| t.phase == Phase::Offline))
-        {
-            waves.push(vec![index]);
-            continue;
-        }
-        let size = plan.value(step.output).shape.elements();
-        if wave.len() == OFFLINE_STEPS || !wave.is_empty() && elements + size > OFFLINE_ELEMENTS {
-            waves.push(std::mem::take(&mut wave));
-            elements = 0;
-        }
-        wave.push(index);
-        elements += size;
-    }
-    if !wave.is_empty() {
-        waves.push(wave);
-    }
-    waves
-}
-
 /// A value during the online walk.
 struct Slot {
     masks: Option<AnyMasks>,
@@ -331,21 +196,31 @@ struct Lane<D: Device, R> {
     result: R,
 }
 
-/// Runs `work` on every item as lanes in threads beside each other, and joins them: the results in
-/// order.
+/// Lanes of a wave take turns where one of its steps makes so many elements: its local work fills
+/// the device, and its messages take longer than a delay.
+const IN_TURN: usize = 1 << 16;
+
+/// Runs `work` on every item as lanes in threads beside each other, which take turns where that is
+/// said, and joins them: the results in order.
 fn together<D: Device, I: Send, R: Send>(
     party: &mut Party<D>,
     items: Vec<I>,
+    in_turn: bool,
     work: impl Fn(&mut Party<D>, I) -> R + Sync,
 ) -> Vec<Lane<D, R>> {
-    let run = |mut party: Party<D>, item: I| {
+    let turns = Arc::new(Turns::default());
+    let run = |mut party: Party<D>, (number, item): (usize, I)| {
         let start = Instant::now();
-        let result = work(&mut party, item);
+        let result = match in_turn {
+            true => party.in_turn(&turns, number, |party| work(party, item)),
+            false => work(&mut party, item),
+        };
         Lane { time: (start, start.elapsed()), party, result }
     };
     let start = Instant::now();
-    let waiting: Vec<_> = items.into_iter().map(|item| Mutex::new(Some((party.lane(), item)))).collect();
-    let take = |waiting: &Mutex<Option<(Party<D>, I)>>| {
+    let waiting: Vec<_> =
+        items.into_iter().enumerate().map(|item| Mutex::new(Some((party.lane(), item)))).collect();
+    let take = |waiting: &Mutex<Option<(Party<D>, (usize, I))>>| {
         let (lane, item) =
             waiting.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a lane runs once");
         run(lane, item)
@@ -364,10 +239,11 @@ fn together<D: Device, I: Send, R: Send>(
             ended.collect()
         }),
     };
-    // All together worked as long as the busiest lane.
+    // All together worked as long as the busiest lane, or one after the other.
     let wall = start.elapsed();
-    let busy = |lane: &Lane<D, R>| lane.time.1.saturating_sub(lane.party.waited());
-    let waited = wall.saturating_sub(lanes.iter().map(busy).max().unwrap_or_default());
+    let busy = lanes.iter().map(|lane| lane.time.1.saturating_sub(lane.party.waited()));
+    let busy = if in_turn { busy.sum() } else { busy.max().unwrap_or_default() };
+    let waited = wall.saturating_sub(busy);
     lanes.iter().for_each(|lane| party.join(&lane.party));
     party.has_waited(waited);
     lanes
@@ -428,35 +304,6 @@ fn one_step<'a, D: Device>(
     let operands = AnyOperands { inputs: &inputs, masks: masks.as_ref() };
     let (data, deferred) = suite.online(party, call, operands, material)?;
     Ok((data, deferred.or(masks)))
-}
-
-/// The types of a step's inputs.
-pub(crate) fn types<'a>(plan: &'a Plan, step: &Step) -> Vec<&'a Value> {
-    step.inputs.iter().map(|&i| plan.value(i)).collect()
-}
-
-/// A step as a suite sees it; `inputs` are the types of its inputs.
-pub(crate) fn call<'a>(plan: &'a Plan, step: &'a Step, inputs: &'a [&'a Value]) -> Call<'a> {
-    Call { op: &step.op, inputs, output: plan.value(step.output) }
-}
-
-/// What a step costs; `None` if the suite does not have it.
-pub(crate) fn step_cost<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan, step: &Step) -> Option<Cost> {
-    suite.cost(call(plan, step, &types(plan, step))).ok()
-}
-
-/// Whether a step sends anything, offline included: what an input's deferred masks put off is sent
-/// online.
-fn interactive<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan, step: &Step) -> bool {
-    step_cost(suite, plan, step).is_none_or(|cost| !cost.transfers.is_empty())
-}
-
-/// How many times each value is read; an output once more than its steps say, so that it stays.
-pub(crate) fn readers(plan: &Plan) -> Vec<usize> {
-    let mut readers = vec![0; plan.values.len()];
-    plan.steps.iter().flat_map(|s| &s.inputs).for_each(|i| readers[i.0 as usize] += 1);
-    plan.outputs.iter().for_each(|o| readers[o.value.0 as usize] += 1);
-    readers
 }
 
 fn known<T>(slot: &Option<T>) -> &T {

@@ -16,6 +16,7 @@ mod random_plans;
 mod registry;
 mod replicated;
 mod sessions;
+mod slices;
 mod streamed;
 mod tables;
 mod views;

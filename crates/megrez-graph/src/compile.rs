@@ -437,6 +437,10 @@ fn lower_each(
         megrez_passes::offload_tables(&mut plan);
         megrez_passes::spread_maxima(&mut plan).expect("a plan that was built by the rules keeps to them");
     }
+    if let Some(large) = options.sliced {
+        megrez_passes::slice_rows(&mut plan, large)
+            .expect("a plan that was built by the rules keeps to them");
+    }
     let compiled = Compiled {
         plan,
         frac: options.frac,

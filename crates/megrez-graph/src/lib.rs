@@ -62,6 +62,7 @@ pub use data::{check_rows, check_shape};
 pub use float::{FloatCompiled, FloatLayer, FloatLowering, FloatOperand, FloatOptions, compile_floats};
 pub use graph::{Attribute, Attributes, Graph, Id, Node, Output, Value};
 pub use held::HeldWeights;
+pub use megrez_passes::SLICED_FROM;
 pub use options::{Activations, Comparison, CompileOptions, Declared, ListStyle, PoolForm, TreeForm};
 pub use problem::{Cause, Problem, Problems, Refusal};
 pub use publisher::Publisher;

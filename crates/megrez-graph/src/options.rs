@@ -64,6 +64,10 @@ pub struct CompileOptions {
     /// ([`megrez_passes::defer_openings`]): for protocols of which the registry says so, and plans
     /// of which nothing between is looked at.
     pub defer_openings: bool,
+    /// From how many elements on steps are cut along their first dimension
+    /// ([`megrez_passes::slice_rows`]), if any are: for plans of which nothing between is looked
+    /// at.
+    pub sliced: Option<usize>,
     /// Whether the plan is for parties who are equal, on replicated shares: tables are dealt,
     /// maxima made of comparisons. Part of `defer_resharing`, and for runs in which every layer is
     /// opened.
@@ -274,6 +278,7 @@ impl Default for CompileOptions {
             selects_truncated: false,
             multiplies_truncated: false,
             defer_openings: false,
+            sliced: None,
             replicated: false,
             offload: 0,
             keyed: 0,

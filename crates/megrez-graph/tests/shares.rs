@@ -228,3 +228,29 @@ fn a_step_on_shorter_rings_is_the_step_in_the_clear() {
         assert!(bytes[1] < bytes[0] && bytes[2] < bytes[1], "{protocol}: {bytes:?}");
     }
 }
+
+#[test]
+fn a_step_in_slices_is_the_step() {
+    let labels: Vec<usize> = (0..64).map(|i| i * 7 % 4).collect();
+    let batch = [noise([64, 1, 6, 6], 9), one_hot(&labels, 4)];
+    let optimiser = Optimiser::sgd("2^-2".parse().unwrap());
+    let step = differentiate(&small(64), Loss::CrossEntropy, &Trained::All, optimiser).unwrap();
+    let state = start(&step);
+    let (want, _) = clear(&step, &batch, &state);
+    for protocol in ["clear", "mizar", "aby3", "alkaid", "meteor"] {
+        let whole = lay_out(&step, protocol, &[inputs(&batch, &state)]);
+        let mut sliced = whole.clone();
+        megrez_passes::slice_rows(&mut sliced.plan, 256).unwrap();
+        let of = |name: &str| sliced.plan.steps.iter().filter(|step| step.name.starts_with(name)).count();
+        assert!(of("conv/") >= 4 && of("relu") >= 4 && of("back.relu") >= 4, "{protocol}");
+        let [a, b] = [&whole, &sliced].map(|compiled| on_shares(protocol, &step, compiled, &batch, &state));
+        let error = largest_difference(&b.0, &want);
+        assert!(error < 3e-4, "{protocol}: weights are off by {error}");
+        assert!((a.1 - b.1).abs() < 1e-3, "{protocol}: losses of {} and {}", a.1, b.1);
+        // Messages are padded to whole bytes, and lists to whole words.
+        for ((whole, _), (slices, _)) in a.2.into_iter().zip(b.2) {
+            assert!(slices.abs_diff(whole) * 100 <= whole, "{protocol}: {slices} bytes in place of {whole}");
+        }
+        assert_eq!(a.2[1].1, b.2[1].1, "{protocol}: rounds online");
+    }
+}

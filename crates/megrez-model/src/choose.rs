@@ -73,6 +73,12 @@ fn estimate(protocol: &str, plan: &Plan, net: &NetProfile, weights: Weights) -> 
     Ok(priced(protocol, plan, [net; 2], weights)?.0)
 }
 
+/// The plan before its steps are cut, whose sizes are those of layers: pieces cost what the whole
+/// costs.
+fn whole(graph: &Graph, client: &str, options: &CompileOptions) -> Result<Plan> {
+    Ok(compile_for(graph, client, &CompileOptions { sliced: None, ..options.clone() })?.plan)
+}
+
 /// Whether there is a pool whose form could be chosen.
 fn has_pools(graph: &Graph) -> bool {
     graph.nodes.iter().any(|node| node.op == "MaxPool")
@@ -113,7 +119,7 @@ pub fn pool(
     }
     let forms = [options.relu];
     let chosen = choose(variants(graph, options, None, &forms), |options| {
-        estimate(protocol, &compile_for(graph, client, options)?.plan, net, BOTH)
+        estimate(protocol, &whole(graph, client, options)?, net, BOTH)
     });
     chosen.map(|options| options.pool).map_err(|e| e.expect("there are two forms"))
 }
@@ -140,7 +146,7 @@ pub fn mix(
     // Compiled once for all sizes: the steps as they are before any of them is made of others.
     let compiled = variants(graph, options, pool, &forms).filter_map(|options| {
         let shared = CompileOptions { defer_resharing: false, ..options.clone() };
-        Some((compile_for(graph, client, &shared).ok()?.plan, options))
+        Some((whole(graph, client, &shared).ok()?, options))
     });
     let offers = compiled.flat_map(|(plan, options)| {
         let sizes = if options.defer_resharing { offload_sizes(&plan) } else { vec![] };
@@ -190,8 +196,7 @@ pub fn form(
     let by_trees = (open.trees && !costs.nets[0].is_unshaped() && find(protocol)?.selects_truncated)
         .then(|| variants(graph, &trees, open.pool, &[ThreeRounds, Key, DigitTables]).collect::<Vec<_>>());
     let all = variants(graph, options, open.pool, &forms).chain(by_trees.into_iter().flatten());
-    let compiled =
-        |options: &CompileOptions| -> Result<Plan> { Ok(compile_for(graph, client, options)?.plan) };
+    let compiled = |options: &CompileOptions| whole(graph, client, options);
     let offers = all.flat_map(|options| {
         let options = CompileOptions { keyed: open.keyed.unwrap_or(0), ..options };
         // Compiled once for all sizes, which change nothing but forms.

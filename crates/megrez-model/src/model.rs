@@ -29,6 +29,7 @@ impl Recipe {
             Recipe::Fixed(options) => Recipe::Fixed(Box::new(CompileOptions {
                 guard: false,
                 defer_openings: false,
+                sliced: None,
                 defer_resharing: false,
                 ..(**options).clone()
             })),

@@ -11,6 +11,7 @@ mod offload;
 mod openings;
 mod products;
 mod resharing;
+mod slices;
 mod trees;
 
 pub use choose::{Estimate, choose};
@@ -20,6 +21,7 @@ pub use offload::{offload_sizes, offload_tables, offload_to_dealer};
 pub use openings::defer_openings;
 pub use products::truncate_in_products;
 pub use resharing::defer_resharing;
+pub use slices::{SLICED_FROM, slice_rows};
 pub use trees::select_by_trees;
 
 use megrez_plan::{Plan, PlanError};

@@ -1,7 +1,7 @@
 //! A suite behind one type, whatever its words and shares: what plans are walked with. So the
 //! engine and all that stands on it are compiled once, and not for every protocol on every ring.
 
-use crate::{Call, Cost, Encode, EncodeError, Operands, Sharing, Suite, Unsupported, Verified};
+use crate::{Call, Cost, Encode, EncodeError, Operands, Sharing, Suite, Unsupported, Verified, WordsHeld};
 use megrez_kernels::Device;
 use megrez_net::Payload;
 use megrez_plan::Value;
@@ -58,7 +58,7 @@ pub trait AnySuite<D: Device>: Send + Sync {
     /// See [`Sharing::PARTIES`].
     fn parties(&self) -> usize;
     /// See [`Sharing::words_held`].
-    fn words_held(&self, me: usize) -> [usize; 2];
+    fn words_held(&self, me: usize) -> WordsHeld;
     /// See [`Sharing::input`].
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(AnyMasks, Vec<u8>), Error>;
     /// See [`Sharing::share`]; of the words count the low ℓ bits.
@@ -67,6 +67,8 @@ pub trait AnySuite<D: Device>: Send + Sync {
     fn share_bytes(&self, value: &Value) -> usize;
     /// See [`Sharing::common`].
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])>;
+    /// See [`Sharing::spent`].
+    fn spent(&self, masks: &AnyMasks) -> Option<AnyMasks>;
     /// See [`Sharing::accept`].
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<AnyData, Error>;
     /// See [`Sharing::reveal`].
@@ -83,6 +85,8 @@ pub trait AnySuite<D: Device>: Send + Sync {
     fn cost(&self, call: Call<'_>) -> Result<Cost, Unsupported>;
     /// See [`Suite::deferred`].
     fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool;
+    /// See [`Suite::reads_masks`].
+    fn reads_masks(&self, call: Call<'_>) -> bool;
     /// See [`Suite::masks`].
     fn masks(
         &self,
@@ -137,7 +141,7 @@ impl<S: Suite> AnySuite<S::Device> for S {
     fn parties(&self) -> usize {
         S::PARTIES
     }
-    fn words_held(&self, me: usize) -> [usize; 2] {
+    fn words_held(&self, me: usize) -> WordsHeld {
         S::words_held(me)
     }
     fn input(&self, party: &mut Party<S::Device>, value: &Value) -> Result<(AnyMasks, Vec<u8>), Error> {
@@ -153,6 +157,9 @@ impl<S: Suite> AnySuite<S::Device> for S {
     }
     fn common<'a>(&self, me: usize, message: &'a [u8]) -> Vec<(usize, &'a [u8])> {
         Sharing::common(self, me, message)
+    }
+    fn spent(&self, masks: &AnyMasks) -> Option<AnyMasks> {
+        S::spent(masks.of::<S>()).map(AnyMasks::new::<S>)
     }
     fn accept(&self, party: &Party<S::Device>, value: &Value, payload: Payload) -> Result<AnyData, Error> {
         Sharing::accept(self, party, value, payload).map(AnyData::new::<S>)
@@ -174,6 +181,9 @@ impl<S: Suite> AnySuite<S::Device> for S {
     }
     fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool {
         Suite::deferred(self, call, deferred_inputs)
+    }
+    fn reads_masks(&self, call: Call<'_>) -> bool {
+        Suite::reads_masks(self, call)
     }
     fn masks(
         &self,

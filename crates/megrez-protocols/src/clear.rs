@@ -6,7 +6,7 @@
 //! is masked or sent.
 
 use crate::protocol::{self, Security};
-use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified};
+use crate::{Call, Made, OnlineStep, Operands, Sharing, Unsupported, Verified, WordsHeld};
 use crate::{local, sharing};
 use megrez_kernels::{Bits as PackedBits, Device, Tensor};
 use megrez_net::Payload;
@@ -71,8 +71,8 @@ impl<W: Word, D: Device> Sharing for Clear<W, D> {
     type Data = Data<W, D>;
     const PARTIES: usize = 1;
 
-    fn words_held(_: usize) -> [usize; 2] {
-        [0, 1]
+    fn words_held(_: usize) -> WordsHeld {
+        WordsHeld { masks: 0, kept: 0, data: 1 }
     }
 
     fn input(&self, _: &mut Party<D>, _: &Value) -> Result<((), Vec<u8>), Error> {

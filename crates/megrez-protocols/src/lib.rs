@@ -43,4 +43,4 @@ pub use any::{AnyData, AnyMasks, AnyMaterial, AnyOperands, AnySuite, AnyValue};
 pub use cost::{Clocks, Cost, Path, Transfer, Unit, Wires, last, later};
 pub use encode::{Encode, EncodeError};
 pub use sharing::{mrss, mss, rss};
-pub use suite::{Call, Made, OnlineStep, Operands, Sharing, Step, Suite, Unsupported, Verified};
+pub use suite::{Call, Made, OnlineStep, Operands, Sharing, Step, Suite, Unsupported, Verified, WordsHeld};

@@ -71,6 +71,17 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Words that a party holds for an element of a secret value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordsHeld {
+    /// Of its masks, while material is made.
+    pub masks: usize,
+    /// Of these, once [`Sharing::spent`].
+    pub kept: usize,
+    /// Of its data.
+    pub data: usize,
+}
+
 /// Who holds what of a value, on one ring and one device: how an owner shares an input, and how a
 /// result leaves.
 ///
@@ -89,8 +100,8 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// How many parties take part.
     const PARTIES: usize;
 
-    /// Words that party `me` holds for an element of a secret value: of masks, and of data.
-    fn words_held(me: usize) -> [usize; 2];
+    /// Words that party `me` holds for an element of a secret value.
+    fn words_held(me: usize) -> WordsHeld;
 
     /// The masks of a fresh secret input, and this party's input-mask key for its owner. The
     /// input-mask keys of all parties together let the owner share the input, and tell nothing
@@ -118,6 +129,14 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     /// The masks of a result that depend on nothing but its type: fresh where the sharing has
     /// masks.
     fn fresh(party: &mut Party<Self::Device>, value: &Value) -> Result<Self::Masks, Error>;
+
+    /// What is left of masks when every step that reads or makes their value has its material, and
+    /// none is of those that [`Suite::reads_masks`] names; `None` where the online phase needs them.
+    /// What a run keeps or opens needs them too, and is not asked about.
+    fn spent(masks: &Self::Masks) -> Option<Self::Masks> {
+        let _ = masks;
+        None
+    }
 
     /// What the owner sent, checked for size, as this party's data.
     fn accept(
@@ -178,6 +197,12 @@ pub trait Suite: Sharing {
     /// the masks of some input are.
     fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool;
 
+    /// Whether the online step reads masks that [`Sharing::spent`] would have left out, of its inputs
+    /// or of its result.
+    fn reads_masks(&self, call: Call<'_>) -> bool {
+        self.deferred(call, false)
+    }
+
     /// The output's masks, before the inputs exist. Masks of inputs that are deferred are `None`;
     /// the result is `None` where [`Suite::deferred`] says so, and asked for again once they are
     /// known. A step may send here: it counts as offline, or as online where it is asked then.
@@ -234,6 +259,11 @@ pub trait Step<'a, S: Sharing>: Sized {
     fn deferred(&self, deferred_inputs: bool) -> bool {
         let _ = deferred_inputs;
         false
+    }
+
+    /// See [`Suite::reads_masks`].
+    fn reads_masks(&self) -> bool {
+        self.deferred(false)
     }
 
     /// The result's masks: those of [`Sharing::fresh`], unless they follow from the inputs'. Before
@@ -368,6 +398,13 @@ macro_rules! suite_of_steps {
                     return <$step<'_> as $crate::Step<'_, Self>>::deferred(&step, deferred_inputs);
                 })+
                 deferred_inputs
+            }
+
+            fn reads_masks(&self, call: $crate::Call<'_>) -> bool {
+                $(if let Some(step) = <$step<'_> as $crate::Step<'_, Self>>::of(self, call) {
+                    return <$step<'_> as $crate::Step<'_, Self>>::reads_masks(&step);
+                })+
+                true
             }
 
             fn masks(

@@ -5,7 +5,9 @@
 mod error;
 mod meter;
 mod party;
+mod turns;
 
 pub use error::Error;
 pub use meter::{Meter, Phase, Reading};
 pub use party::{Name, Party, Probe, Sent, Statement, Tap, Transcript};
+pub use turns::Turns;

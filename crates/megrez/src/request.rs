@@ -8,6 +8,7 @@ use crate::choices::{Form, List, Numbers, Pool, Ranges, Smooth, Trees, Weights};
 use crate::file::FileOr;
 use megrez_graph::{
     Activations, Calibration, Comparison, CompileOptions, Declared, Graph, PoolForm, Publisher, RangePolicy,
+    SLICED_FROM,
 };
 use megrez_model::choose;
 use megrez_model::float::Work;
@@ -314,6 +315,7 @@ impl CompileRequest {
             selects_truncated: protocols::find(&self.protocol)?.selects_truncated,
             multiplies_truncated: protocols::find(&self.protocol)?.multiplies_truncated,
             defer_openings: protocols::find(&self.protocol)?.reshares,
+            sliced: Some(SLICED_FROM),
             replicated: protocols::find(&self.protocol)?.deferred_resharing,
             activations: self.activations()?,
             delay_ns: self.net.delay_ns(),

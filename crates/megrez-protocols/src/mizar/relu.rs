@@ -164,6 +164,11 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         self.is_late()
     }
 
+    fn reads_masks(&self) -> bool {
+        // The dealer chooses between the input's mask and another.
+        self.is_late() || self.relu.form == ReluForm::TwoRoundsFresh
+    }
+
     fn offline(
         &self,
         party: &mut Party<D>,
@@ -231,19 +236,15 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for Relu<'a> {
         operands: Operands<'_, Mizar<W, D>>,
         material: Self::Material,
     ) -> Result<Made<Mizar<W, D>>, Error> {
-        let (input, masked) = (operands.inputs[0].0.ring(), operands.masked(0));
-        let output = operands.masks.map(Masks::ring);
+        let (input, masked) = (operands.inputs[0].0, operands.masked(0));
         let (m, deferred) = match self.relu.form {
-            ReluForm::ThreeRounds => {
-                (self.three_rounds(party, input, operands.fresh(), masked, material)?, None)
-            }
+            ReluForm::ThreeRounds => (self.three_rounds(party, operands, masked, material)?, None),
             ReluForm::TwoRounds | ReluForm::TwoRoundsFresh => {
-                self.two_rounds(party, input, output, masked, material)?
+                let output = operands.masks.map(Masks::ring);
+                self.two_rounds(party, input.ring(), output, masked, material)?
             }
-            ReluForm::Table => self.by_table(party, input, masked, material)?,
-            ReluForm::Key | ReluForm::DigitTables => {
-                (self.by_products(party, input, operands.fresh(), masked, material)?, None)
-            }
+            ReluForm::Table => self.by_table(party, input.ring(), masked, material)?,
+            ReluForm::Key | ReluForm::DigitTables => (self.by_products(party, operands, material)?, None),
         };
         Ok((Data::of_ring(self.shape, m), deferred.map(Masks::Ring)))
     }
@@ -296,8 +297,7 @@ impl Relu<'_> {
     fn three_rounds<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
-        input: &RingMask<W, D>,
-        output: &RingMask<W, D>,
+        operands: Operands<'_, Mizar<W, D>>,
         masked: Option<&Tensor<W, D>>,
         material: Material<W, D>,
     ) -> Result<Option<D::Buf<W>>, Error> {
@@ -312,16 +312,8 @@ impl Relu<'_> {
                 let choice = party.recv_bits(DEALER, "choice", n)?;
                 let flip = party.device().xor(&[&bit], true, n)?;
                 let shares = worker_shares(party, material.worker, relu.truncate, n)?;
-                let m = &masked.expect("workers hold masked values online").buf;
-                let share = shares.half(
-                    party,
-                    relu.truncate,
-                    j,
-                    (m, input.share()),
-                    &choice,
-                    &flip,
-                    output.share(),
-                )?;
+                let ((m, r), fresh) = (operands.ring(0), operands.fresh().share());
+                let share = shares.half(party, relu.truncate, j, (&m.buf, r), &choice, &flip, fresh)?;
                 Ok(Some(open(party, j, "selected", n, share)?))
             }
         }
@@ -442,15 +434,13 @@ impl Relu<'_> {
     fn by_products<W: Word, D: Device>(
         &self,
         party: &mut Party<D>,
-        input: &RingMask<W, D>,
-        output: &RingMask<W, D>,
-        masked: Option<&Tensor<W, D>>,
+        operands: Operands<'_, Mizar<W, D>>,
         material: Material<W, D>,
     ) -> Result<Option<D::Buf<W>>, Error> {
         let (relu, n, spec) = (self.relu, self.shape.elements(), key::spec::<W>(self.relu));
         let Role::Worker(j) = Role::of(party) else { return Ok(None) };
-        let m = &masked.expect("workers hold masked values online").buf;
-        let value = (m, input.share());
+        let (m, r) = operands.ring(0);
+        let (m, value) = (&m.buf, (&m.buf, r));
         let shares = worker_shares(party, material.worker, relu.truncate, n)?;
         let shares = match material.comparison {
             Comparison::Key(Some(key)) if key::holds(spec, n, j, &key) => {
@@ -463,7 +453,7 @@ impl Relu<'_> {
         };
         let choice = key::top_bits(party.device(), spec, m)?;
         let none = party.device().xor(&[], false, n)?;
-        let share = shares.half(party, relu.truncate, j, value, &choice, &none, output.share())?;
+        let share = shares.half(party, relu.truncate, j, value, &choice, &none, operands.fresh().share())?;
         Ok(Some(open(party, j, "selected", n, share)?))
     }
 }

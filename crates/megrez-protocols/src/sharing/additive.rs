@@ -5,7 +5,7 @@
 
 use crate::mss::Role;
 use crate::sharing::{Publics, Variant, input, linear_of_publics, reveal};
-use crate::{Call, Made, OnlineStep, Operands, Sharing, Verified, local};
+use crate::{Call, Made, OnlineStep, Operands, Sharing, Verified, WordsHeld, local};
 use megrez_kernels::{Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Op, Value};
@@ -60,8 +60,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for Additive<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
-    fn words_held(_: usize) -> [usize; 2] {
-        [0, 1]
+    fn words_held(_: usize) -> WordsHeld {
+        WordsHeld { masks: 0, kept: 0, data: 1 }
     }
 
     fn input(&self, _: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {

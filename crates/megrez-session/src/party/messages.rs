@@ -62,8 +62,15 @@ impl<D: Device> Party<D> {
     pub fn recv(&mut self, from: usize, label: &str, bytes: usize) -> Result<Payload, Error> {
         let step = format!("{}/{label}", self.place());
         let start = Instant::now();
-        let message = self.network.recv(from, self.tag(label), &step)?;
+        if let Some((turns, _)) = &self.turn {
+            turns.give();
+        }
+        let message = self.network.recv(from, self.tag(label), &step);
+        if let Some((turns, lane)) = &self.turn {
+            turns.take(*lane);
+        }
         self.waited += start.elapsed();
+        let message = message?;
         let got = message.payload.len();
         if got != bytes {
             return Err(Error::Size { step, from, got, expected: bytes });

@@ -3,7 +3,7 @@
 mod hooks;
 mod messages;
 
-use crate::{Error, Meter, Phase};
+use crate::{Error, Meter, Phase, Turns};
 pub use hooks::{Name, Probe, Sent, Statement, Tap, Transcript};
 use megrez_kernels::Device;
 use megrez_net::{Class, Network, Payload, Stamp};
@@ -11,7 +11,7 @@ use megrez_prg::RootKey;
 use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One party in one session. Clones are lanes: they share links, streams' ledger, device and meter,
 /// and have a step and a clock of their own.
@@ -32,6 +32,8 @@ pub struct Party<D: Device> {
     stamp: Stamp,
     waited: Duration,
     class: Class,
+    /// Among lanes that take turns: which one this is.
+    turn: Option<(Arc<Turns>, usize)>,
 }
 
 impl<D: Device> Party<D> {
@@ -56,6 +58,7 @@ impl<D: Device> Party<D> {
             stamp: Stamp::default(),
             waited: Duration::ZERO,
             class: Class::Now,
+            turn: None,
         };
         let mine: Vec<RootKey> =
             (0..parties).map(|_| RootKey::random()).collect::<Result<_, _>>().map_err(randomness)?;
@@ -120,7 +123,27 @@ impl<D: Device> Party<D> {
     /// A lane beside others: it begins where this one stands and shares everything with it but the
     /// clocks.
     pub fn lane(&self) -> Self {
-        Party { waited: Duration::ZERO, ..self.clone() }
+        Party { waited: Duration::ZERO, turn: None, ..self.clone() }
+    }
+
+    /// Runs `work` as lane number `lane` of those that take these turns: it begins when its turn
+    /// comes, and gives it to another one whenever it waits for a message.
+    pub fn in_turn<R>(&mut self, turns: &Arc<Turns>, lane: usize, work: impl FnOnce(&mut Self) -> R) -> R {
+        struct Ends<'a>(&'a Turns);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.give();
+            }
+        }
+        let start = Instant::now();
+        turns.take(lane);
+        // Also where the work panics: others wait for their turn.
+        let _ends = Ends(turns);
+        self.waited += start.elapsed();
+        self.turn = Some((Arc::clone(turns), lane));
+        let result = work(self);
+        self.turn = None;
+        result
     }
 
     /// A lane for the offline phase of a later run: what it sends gives way to everything else, and

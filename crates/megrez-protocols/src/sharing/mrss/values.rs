@@ -4,7 +4,7 @@ use super::keys;
 use super::sum::Summand;
 use crate::rss::{self, Rss};
 use crate::sharing::{Variant, input, reveal};
-use crate::{Operands, Sharing, Verified};
+use crate::{Operands, Sharing, Verified, WordsHeld};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -119,8 +119,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for MaskedReplicated<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
-    fn words_held(_: usize) -> [usize; 2] {
-        [2, 1]
+    fn words_held(_: usize) -> WordsHeld {
+        WordsHeld { masks: 2, kept: 2, data: 1 }
     }
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {

@@ -3,7 +3,7 @@
 use super::{BitMask, DEALER, Mask, RingMask, Role, draw};
 use crate::encode::take;
 use crate::sharing::{Variant, input, reveal};
-use crate::{Encode, EncodeError, Operands, Sharing, Verified};
+use crate::{Encode, EncodeError, Operands, Sharing, Verified, WordsHeld};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::{Kind, Value};
@@ -49,8 +49,10 @@ pub enum Masks<W: Word, D: Device> {
     Bit(BitMask<D>),
     /// A value that is left as a sum has no mask: its shape.
     Sum(Shape),
+    /// The dealer has made of a ring value's mask all that follows from it: the value's shape.
+    Spent(Shape),
 }
-encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum);
+encode_enum!(Masks[W: Word, D: Device] on D => 0 = Public, 1 = Ring, 2 = Bit, 3 = Sum, 4 = Spent);
 
 /// What a party learns of a value online. The dealer learns nothing.
 #[derive(Clone)]
@@ -177,8 +179,11 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
-    fn words_held(me: usize) -> [usize; 2] {
-        if me == DEALER { [2, 0] } else { [1, 1] }
+    fn words_held(me: usize) -> WordsHeld {
+        match me {
+            DEALER => WordsHeld { masks: 2, kept: 0, data: 0 },
+            _ => WordsHeld { masks: 1, kept: 1, data: 1 },
+        }
     }
 
     fn input(&self, party: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
@@ -219,6 +224,14 @@ impl<W: Word, D: Device, P: Variant> Sharing for Masked<W, D, P> {
             Kind::Additive { .. } => Masks::Sum(value.shape.clone()),
             _ => Masks::Ring(RingMask::fresh(party, &value.shape)?),
         })
+    }
+
+    fn spent(masks: &Masks<W, D>) -> Option<Masks<W, D>> {
+        match masks {
+            Masks::Ring(Mask::Dealer([r_0, _])) => Some(Masks::Spent(r_0.shape.clone())),
+            // The dealer answers comparisons under masks of bits, which take little room.
+            _ => None,
+        }
     }
 
     fn accept(&self, party: &Party<D>, value: &Value, payload: Payload) -> Result<Data<W, D>, Error> {

@@ -3,7 +3,7 @@
 use super::bit_shares::to_replicated;
 use super::{Rss, Summand};
 use crate::sharing::{Variant, input, reveal};
-use crate::{Operands, Sharing, Verified};
+use crate::{Operands, Sharing, Verified, WordsHeld};
 use megrez_kernels::{Bits, Device, Tensor};
 use megrez_net::Payload;
 use megrez_plan::Value;
@@ -134,8 +134,8 @@ impl<W: Word, D: Device, P: Variant> Sharing for Replicated<W, D, P> {
     type Data = Data<W, D>;
     const PARTIES: usize = 3;
 
-    fn words_held(_: usize) -> [usize; 2] {
-        [0, 2]
+    fn words_held(_: usize) -> WordsHeld {
+        WordsHeld { masks: 0, kept: 0, data: 2 }
     }
 
     fn input(&self, _: &mut Party<D>, value: &Value) -> Result<(Masks<W, D>, Vec<u8>), Error> {
