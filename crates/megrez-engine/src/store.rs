@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 16] = b"megrez-material7";
+const MAGIC: &[u8; 16] = b"megrez-material8";
 /// For what material is sealed ([`files::seal`]).
 pub const MATERIAL: &str = "megrez 2026 material";
 const VALUE: &str = "megrez 2026 kept value";

@@ -37,7 +37,8 @@ impl Values {
 }
 
 /// The offline phase of run `run`, wave by wave: masks, what is made of them, and when all of it is
-/// made, what the online phase needs of them. `given` are the masks of inputs that are stored already.
+/// made, what the online phase needs of them. `given` are the masks of inputs that are stored
+/// already.
 pub fn offline<D: Device>(
     suite: &dyn AnySuite<D>,
     plan: &Plan,

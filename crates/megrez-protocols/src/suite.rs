@@ -131,8 +131,8 @@ pub trait Sharing: Clone + Send + Sync + 'static {
     fn fresh(party: &mut Party<Self::Device>, value: &Value) -> Result<Self::Masks, Error>;
 
     /// What is left of masks when every step that reads or makes their value has its material, and
-    /// none is of those that [`Suite::reads_masks`] names; `None` where the online phase needs them.
-    /// What a run keeps or opens needs them too, and is not asked about.
+    /// none is of those that [`Suite::reads_masks`] names; `None` where the online phase needs
+    /// them. What a run keeps or opens needs them too, and is not asked about.
     fn spent(masks: &Self::Masks) -> Option<Self::Masks> {
         let _ = masks;
         None
@@ -197,8 +197,8 @@ pub trait Suite: Sharing {
     /// the masks of some input are.
     fn deferred(&self, call: Call<'_>, deferred_inputs: bool) -> bool;
 
-    /// Whether the online step reads masks that [`Sharing::spent`] would have left out, of its inputs
-    /// or of its result.
+    /// Whether the online step reads masks that [`Sharing::spent`] would have left out, of its
+    /// inputs or of its result.
     fn reads_masks(&self, call: Call<'_>) -> bool {
         self.deferred(call, false)
     }
