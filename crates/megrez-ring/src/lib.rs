@@ -8,6 +8,7 @@ pub mod bits;
 pub mod field;
 pub mod fixed;
 mod shape;
+pub mod sums;
 mod word;
 
 pub use field::Prime;

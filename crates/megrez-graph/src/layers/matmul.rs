@@ -11,6 +11,9 @@ use crate::scale::Scale;
 use crate::tensor::Tensor;
 use megrez_plan::{ValueId, View};
 use megrez_ring::Shape;
+use megrez_ring::sums::add_singles;
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 struct MatMul {
@@ -57,19 +60,65 @@ pub(super) fn largest_sum(data: &[f32], columns: usize, of_rows: bool) -> f64 {
     sums.into_iter().fold(0.0, f64::max)
 }
 
-/// The product of two matrices, accumulated in f64.
+/// The product of two matrices, accumulated in f64, on all processors where that is worth it.
 pub(super) fn plain_product(a: &Tensor, b: &Tensor) -> Tensor {
-    let (m, k, n) = (a.shape.dims()[0], a.shape.dims()[1], b.shape.dims()[1]);
-    let mut y = Vec::with_capacity(m * n);
-    let mut sums = vec![0f64; n];
-    for row in a.data.chunks_exact(k) {
-        sums.fill(0.0);
-        for (&x, terms) in row.iter().zip(b.data.chunks_exact(n)) {
-            sums.iter_mut().zip(terms).for_each(|(s, &w)| *s += f64::from(x) * f64::from(w));
+    let [m, k, n] = [a.shape.dims()[0], a.shape.dims()[1], b.shape.dims()[1]];
+    Tensor::new([m, n], products(&a.data, &b.data, [m, k, n]))
+}
+
+/// m×k by k×n.
+fn products(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<f32> {
+    /// Products that take longer than a thread takes to start.
+    const WORTH_THREADS: usize = 1 << 22;
+    // Indicators and what rectifiers leave are zeros in good part; times what is infinite, zero
+    // counts.
+    let skips = b.iter().all(|v| v.is_finite());
+    let part = |rows: Range<usize>, columns: Range<usize>| -> Vec<f32> {
+        let mut y = Vec::with_capacity(rows.len() * columns.len());
+        let mut sums = vec![0f64; columns.len()];
+        for row in a[rows.start * k..rows.end * k].chunks_exact(k.max(1)) {
+            sums.fill(0.0);
+            for (&x, terms) in row.iter().zip(b.chunks_exact(n.max(1))) {
+                if x != 0.0 || !skips {
+                    add_singles(&mut sums, f64::from(x), &terms[columns.clone()]);
+                }
+            }
+            y.extend(sums.iter().map(|&s| s as f32));
         }
-        y.extend(sums.iter().map(|&s| s as f32));
+        y
+    };
+    if k == 0 {
+        return vec![0.0; m * n];
     }
-    Tensor::new([m, n], y)
+    if m.saturating_mul(k).saturating_mul(n) < WORTH_THREADS {
+        return part(0..m, 0..n);
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let ranges = |size: usize| {
+        let each = size.div_ceil(threads);
+        (0..size).step_by(each).map(move |start| start..size.min(start + each))
+    };
+    // Rows of the result, or where these are few, columns.
+    let by_rows = m >= n.min(4 * threads);
+    let parts: Vec<_> = match by_rows {
+        true => ranges(m).map(|rows| (rows, 0..n)).collect(),
+        false => ranges(n).map(|columns| (0..m, columns)).collect(),
+    };
+    let mut y = vec![0f32; m * n];
+    std::thread::scope(|scope| {
+        let part = &part;
+        let spawn = |(rows, columns): (Range<usize>, Range<usize>)| {
+            (rows.clone(), columns.clone(), scope.spawn(move || part(rows, columns)))
+        };
+        let running: Vec<_> = parts.into_iter().map(spawn).collect();
+        for (rows, columns, thread) in running {
+            let part = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            for (row, part) in rows.zip(part.chunks_exact(columns.len())) {
+                y[row * n..][columns.clone()].copy_from_slice(part);
+            }
+        }
+    });
+    y
 }
 
 impl MatMul {
@@ -86,18 +135,22 @@ impl Layer for MatMul {
     }
 
     fn plain(&self, inputs: &[&Tensor]) -> Tensor {
-        let spread = |i: usize| {
-            let view = View::broadcast(&self.factors[i], &self.full(i)).expect("understood as broadcastable");
-            inputs[i].reshape(self.factors[i].clone()).view(&view)
+        let spread = |i: usize| -> Cow<'_, Tensor> {
+            let (own, full) = (&self.factors[i], self.full(i));
+            if own.elements() == full.elements() {
+                return Cow::Borrowed(inputs[i]);
+            }
+            let view = View::broadcast(own, &full).expect("understood as broadcastable");
+            Cow::Owned(inputs[i].reshape(own.clone()).view(&view))
         };
         let (a, b) = (spread(0), spread(1));
-        let sides =
-            |t: &Tensor| <[usize; 2]>::try_from(&t.shape.dims()[self.batch.len()..]).expect("a matrix");
-        let (sa, sb) = (sides(&a), sides(&b));
-        let mut y = vec![];
-        for (a, b) in a.data.chunks_exact(sa[0] * sa[1]).zip(b.data.chunks_exact(sb[0] * sb[1])) {
-            y.extend(plain_product(&Tensor::new(sa, a.to_vec()), &Tensor::new(sb, b.to_vec())).data);
+        let &[.., m, k] = self.full(0).dims() else { unreachable!("a matrix") };
+        let &[.., n] = self.full(1).dims() else { unreachable!("a matrix") };
+        if m * k * n == 0 {
+            return Tensor::filled(self.shape.clone(), 0.0);
         }
+        let pairs = a.data.chunks_exact(m * k).zip(b.data.chunks_exact(k * n));
+        let y = pairs.flat_map(|(a, b)| products(a, b, [m, k, n])).collect();
         Tensor::new(self.shape.clone(), y)
     }
 
@@ -216,5 +269,38 @@ impl Layer for MatMul {
         let dims = self.factors[0].dims();
         let inner = dims[dims.len() - 1];
         (self.shape.elements() * inner) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_is_the_same_in_any_parts() {
+        let fill = |shape: [usize; 2], step: usize| {
+            // Every third is zero.
+            let at = |i: usize| if i % 3 == 0 { 0.0 } else { (i * step % 17) as f32 - 8.0 };
+            Tensor::new(shape, (0..shape[0] * shape[1]).map(at).collect())
+        };
+        for [m, k, n] in [[3, 5, 4], [3, 1800, 800], [800, 1800, 3], [90, 700, 70]] {
+            let (a, mut b) = (fill([m, k], 5), fill([k, n], 7));
+            for infinite in [false, true] {
+                if infinite {
+                    // Row 0 of `a` begins with a zero.
+                    b.data[n - 1] = f32::INFINITY;
+                }
+                let y = plain_product(&a, &b);
+                assert_eq!(y.shape.dims(), [m, n]);
+                for (i, j) in [(0, 0), (m - 1, n - 1), (m / 2, n / 3), (0, n - 1)] {
+                    let term = |q: usize| f64::from(a.data[i * k + q]) * f64::from(b.data[q * n + j]);
+                    let want = (0..k).map(term).sum::<f64>() as f32;
+                    let got = y.data[i * n + j];
+                    assert!(got == want || got.is_nan() && want.is_nan(), "{m}×{k}×{n}: {got}, not {want}");
+                }
+            }
+        }
+        let (a, b) = (Tensor::filled([2, 0], 1.0), Tensor::filled([0, 3], 1.0));
+        assert_eq!(plain_product(&a, &b).data, [0.0; 6]);
     }
 }

@@ -5,6 +5,7 @@ use super::call::Call;
 use super::window::Axis;
 use crate::problem::{Refusal, refuse};
 use megrez_ring::Shape;
+use megrez_ring::sums::add_doubles;
 
 /// A convolution, as it is computed in the clear and as its gradients see it.
 pub(super) struct Sliding {
@@ -194,7 +195,7 @@ impl Sliding {
 #[inline]
 fn add(sums: &mut [f64], a: f64, row: &[f64]) {
     if a != 0.0 {
-        sums.iter_mut().zip(row).for_each(|(sum, v)| *sum += a * v);
+        add_doubles(sums, a, row);
     }
 }
 
