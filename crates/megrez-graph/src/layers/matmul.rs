@@ -280,7 +280,7 @@ mod tests {
     fn a_product_is_the_same_in_any_parts() {
         let fill = |shape: [usize; 2], step: usize| {
             // Every third is zero.
-            let at = |i: usize| if i % 3 == 0 { 0.0 } else { (i * step % 17) as f32 - 8.0 };
+            let at = |i: usize| if i.is_multiple_of(3) { 0.0 } else { (i * step % 17) as f32 - 8.0 };
             Tensor::new(shape, (0..shape[0] * shape[1]).map(at).collect())
         };
         for [m, k, n] in [[3, 5, 4], [3, 1800, 800], [800, 1800, 3], [90, 700, 70]] {
