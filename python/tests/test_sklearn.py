@@ -84,9 +84,10 @@ def test_a_line_comes_near_to_least_squares(processes: megrez.Cluster) -> None:
     from sklearn.linear_model import LinearRegression as Exact
 
     rows, targets = load_diabetes(return_X_y=True)
-    model = LinearRegression(processes, max_iter=15, random_state=0, rehearse=20).fit(rows, targets)
-    # The parties draw the order of rows, and the last batches count for most.
-    assert model.score(rows, targets) > Exact().fit(rows, targets).score(rows, targets) - 0.05
+    # The parties draw the order of rows; of small batches the last would decide.
+    line = LinearRegression(processes, max_iter=15, batch_size=64, random_state=0, rehearse=20)
+    model = line.fit(rows, targets)
+    assert model.score(rows, targets) > Exact().fit(rows, targets).score(rows, targets) - 0.02
     both = np.stack([targets, -targets], axis=1)
     bounds = ([0, -400], [400, 0])
     two = LinearRegression(processes, max_iter=2, target_range=bounds, rehearse=2).fit(rows[:64], both[:64])

@@ -2,7 +2,8 @@
 //! protocol has, with what comes before and after it that a mask may be used by.
 
 use megrez_engine::Options;
-use megrez_plan::{Beyond, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, Winner};
+use megrez_passes::slice_rows;
+use megrez_plan::{Beyond, Gives, List, Lookup, Op, Plan, Relu, ReluForm, SignBit, ValueId, View, Winner};
 use megrez_protocols::registry;
 
 /// A plan with a name.
@@ -162,6 +163,24 @@ fn lasting(name: &'static str, op: Op) -> Option<Case> {
     plan.output("z", "carol", z);
     Some(Case { runs: 3, lasting: vec!["w".into()], ..Case::once(name, plan) })
 }
+/// Steps in slices, which are read by slices, twice, and whole.
+fn slices() -> Option<Case> {
+    let mut plan = Plan::new(64);
+    let [x, y] =
+        [("x", "alice"), ("y", "bob")].map(|(name, owner)| plan.input(name, owner, [4, 3].into(), 8));
+    let product = plan.step("product", Op::Mul, &[x, y]).ok()?;
+    let cut = plan.step("cut", Op::Truncate { bits: 8 }, &[product]).ok()?;
+    let positive = plan.step("relu", relu(ReluForm::ThreeRounds, 0), &[cut]).ok()?;
+    let twice = plan.step("twice", Op::Mul, &[positive, cut]).ok()?;
+    let turned = Op::View(View::transpose(&[4, 3].into(), &[1, 0]));
+    let turned = plan.step("turned", turned, &[positive]).ok()?;
+    let all = plan.step("all", Op::MatMul, &[turned, positive]).ok()?;
+    plan.output("twice", "alice", twice);
+    plan.output("all", "carol", all);
+    slice_rows(&mut plan, 12).ok()?;
+    assert!(plan.steps.iter().any(|step| step.name == "twice/3"), "nothing was cut");
+    Some(Case::once("steps in slices", plan))
+}
 
 /// The cases that a protocol can run.
 ///
@@ -219,6 +238,7 @@ pub fn of(protocol: &str) -> Vec<Case> {
             })
         },
         deferred(),
+        slices(),
         reshared("sums that are shared", false),
         reshared("sums that are shared, by key", true),
         lasting("weights that last", Op::Truncate { bits: 8 }),

@@ -85,11 +85,13 @@ pub fn check<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Result<PlanCost
     let mut steps = Vec::new();
     let mut missing = Vec::new();
     let mut deferred = vec![false; plan.values.len()];
+    let mut spends = Vec::new();
     for step in &plan.steps {
         let deferred_inputs = step.inputs.iter().any(|i| deferred[i.0 as usize]);
         let types = types(plan, step);
         let call = call(plan, step, &types);
         deferred[step.output.0 as usize] = suite.deferred(call, deferred_inputs);
+        spends.push(!deferred_inputs && !suite.reads_masks(call));
         match suite.cost(call) {
             Ok(cost) => {
                 let cost = if deferred_inputs { cost.made_online() } else { cost };
@@ -119,8 +121,10 @@ pub fn check<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Result<PlanCost
     }
     let timed: Vec<Timed<'_>> = steps
         .iter()
-        .map(|StepCost { cost, offline_wave, online_wave, .. }| Timed {
+        .zip(spends)
+        .map(|(StepCost { cost, offline_wave, online_wave, .. }, spends)| Timed {
             cost,
+            spends,
             offline_wave: *offline_wave,
             online_wave: *online_wave,
         })

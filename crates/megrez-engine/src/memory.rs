@@ -10,9 +10,10 @@ use megrez_plan::{Kind, Plan, Step, ValueId};
 use megrez_protocols::{Cost, Transfer, Unit, WordsHeld};
 use megrez_session::Phase;
 
-/// A step's cost, and when it runs.
+/// A step's cost, when it runs, and whether it needs masks no more once its material is made.
 pub(crate) struct Timed<'a> {
     pub(crate) cost: &'a Cost,
+    pub(crate) spends: bool,
     pub(crate) offline_wave: usize,
     pub(crate) online_wave: usize,
 }
@@ -52,7 +53,8 @@ pub(crate) fn peak(plan: &Plan, steps: &[Timed<'_>], me: usize, held: WordsHeld)
         peak = peak.max(all_masks.saturating_add(material).saturating_add(work));
         let dealt = wave.iter().map(|&step| messages(step).kept()).fold(0, u64::saturating_add);
         material = material.saturating_add(dealt);
-        for Step { inputs, output, .. } in wave.iter().map(|&step| &plan.steps[step]) {
+        let spending = wave.iter().filter(|&&step| steps[step].spends);
+        for Step { inputs, output, .. } in spending.map(|&step| &plan.steps[step]) {
             for &id in inputs.iter().chain([output]) {
                 let left = &mut unspent[id.0 as usize];
                 *left -= 1;

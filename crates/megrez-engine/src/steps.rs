@@ -57,17 +57,9 @@ const MADE_AGAIN: usize = 1 << 16;
 /// draws nothing.
 pub(crate) fn derived(plan: &Plan, value: ValueId, producers: &[Option<usize>]) -> Option<usize> {
     let step = producers[value.0 as usize]?;
-    let linear = matches!(
-        plan.steps[step].op,
-        Op::Combine { .. }
-            | Op::View(_)
-            | Op::Concat { .. }
-            | Op::Pad { .. }
-            | Op::Sum { .. }
-            | Op::Gather { .. }
-            | Op::Rescale { .. }
-    );
+    // Matrices in files are dear to multiply by.
+    let cheap = plan.steps[step].op.is_linear() && !matches!(plan.steps[step].op, Op::TimesPublic(_));
     let Value { shape, kind } = plan.value(value);
     let secret = matches!(kind, Kind::Ring { .. } | Kind::Bit);
-    (linear && secret && shape.elements() >= MADE_AGAIN).then_some(step)
+    (cheap && secret && shape.elements() >= MADE_AGAIN).then_some(step)
 }

@@ -276,7 +276,7 @@ fn one_lane<D: Device>(
 }
 
 /// A step's data and masks. What could not be made offline, because an input's masks were not
-/// known, is made first.
+/// known, or was not worth holding, is made first.
 fn one_step<'a, D: Device>(
     suite: &dyn AnySuite<D>,
     plan: &Plan,

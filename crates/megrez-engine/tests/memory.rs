@@ -3,7 +3,7 @@
 use crate::common::run_locally;
 use megrez_engine::local::LocalOptions;
 use megrez_engine::{check, local};
-use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit};
+use megrez_plan::{List, Op, Plan, Relu, ReluForm, SignBit, View};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::process::Command;
@@ -34,8 +34,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Layers of products, each truncated and rectified, of 2^16 values.
-fn layers(count: usize) -> Plan {
+/// Layers of products, each truncated, rectified in this form and turned round, of 2^16 values.
+fn layers(count: usize, form: ReluForm) -> Plan {
     let mut plan = Plan::new(64);
     let n = 1 << 16;
     let mut x = plan.input("x", "owner", [n].into(), 8);
@@ -43,8 +43,10 @@ fn layers(count: usize) -> Plan {
     for layer in 0..count {
         let product = plan.step(&format!("{layer}/product"), Op::Mul, &[x, y]).unwrap();
         let sign = SignBit { list: List::Digits(vec![4, 4, 4, 3]), cut: 8, bits: Some(16) };
-        let relu = Op::Relu(Relu { sign, form: ReluForm::ThreeRounds, truncate: 8 });
+        let relu = Op::Relu(Relu { sign, form: form, truncate: 8 });
         x = plan.step(&format!("{layer}/relu"), relu, &[product]).unwrap();
+        let turned = View::slice(&[n].into(), 0, n - 1, -1, n);
+        x = plan.step(&format!("{layer}/turn"), Op::View(turned), &[x]).unwrap();
     }
     plan.output("z", "owner", x);
     plan
@@ -55,10 +57,10 @@ fn layers(count: usize) -> Plan {
 #[ignore = "counts what the whole process allocates"]
 fn alone() {
     let mut far = vec![];
-    for (protocol, layers_of) in
-        ["mizar", "aby3", "alkaid", "meteor"].into_iter().flat_map(|p| [(p, 2), (p, 8)])
-    {
-        let plan = layers(layers_of);
+    let three = ["mizar", "aby3", "alkaid", "meteor"].map(|p| (p, ReluForm::ThreeRounds));
+    let all = three.into_iter().chain([("mizar", ReluForm::TwoRoundsFresh), ("mizar", ReluForm::TwoRounds)]);
+    for (protocol, form, layers_of) in all.flat_map(|(p, form)| [(p, form, 2), (p, form, 8)]) {
+        let plan = layers(layers_of, form);
         let planned = check(&*local::suite(protocol, 64).unwrap(), &plan).unwrap().memory.iter().sum::<u64>();
         let words: Vec<u64> = (0..1 << 16).collect();
         let inputs = HashMap::from(["x", "y"].map(|name| (name.to_owned(), words.clone())));
@@ -67,7 +69,9 @@ fn alone() {
         run_locally(protocol, &plan, &inputs, &LocalOptions::default()).unwrap();
         let counted = MOST.load(Relaxed) - before;
         let ratio = counted as f64 / planned as f64;
-        eprintln!("{protocol}, {layers_of} layers: {planned} planned, {counted} counted: {ratio:.2}");
+        eprintln!(
+            "{protocol}, {form:?}, {layers_of} layers: {planned} planned, {counted} counted: {ratio:.2}"
+        );
         // Parties are not at their peaks at once, and hold what is under way besides.
         far.extend((!(0.35..1.0).contains(&ratio)).then_some(ratio));
     }

@@ -15,9 +15,9 @@ const SLICES: usize = 4;
 
 /// Cuts steps that send something and make at least `large` elements along the first dimension.
 /// Slices of one step become the operands of slices of the next, and are joined where a step needs
-/// all of them. The plan computes the same values, and its messages are the same in more pieces;
-/// rounds stay. Plans with noise stay as they are: what privacy they have is read from their steps
-/// one by one.
+/// all of them. The plan computes the same values, and its messages are the same in more pieces,
+/// each padded to whole bytes or words; rounds stay. Plans with noise stay as they are: what
+/// privacy they have is read from their steps one by one.
 pub fn slice_rows(plan: &mut Plan, large: usize) -> Result<(), PlanError> {
     if plan.steps.iter().any(|step| matches!(step.op, Op::Noise { .. })) {
         return Ok(());
@@ -67,9 +67,7 @@ impl Slicing<'_> {
     /// slices.
     fn operands(&self, op: &Op, inputs: &[ValueId], output: ValueId) -> Option<Vec<Operand>> {
         let shape = self.shape(output);
-        let rows = *shape.dims().first()?;
-        let even = rows.is_multiple_of(SLICES) && (shape.elements() / SLICES).is_multiple_of(64);
-        if !even {
+        if !shape.dims().first()?.is_multiple_of(SLICES) {
             return None;
         }
         let operands = self.by_rows(op, inputs, shape)?;
@@ -188,17 +186,8 @@ fn is_local(op: &Op, plan: &Plan, inputs: &[ValueId]) -> bool {
     let public = |i: &ValueId| matches!(plan.value(*i).kind, Kind::Public { .. });
     match op {
         Op::Mul | Op::MatMul | Op::Conv(_) => inputs.iter().any(public),
-        Op::Combine { .. }
-        | Op::View(_)
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::Sum { .. }
-        | Op::Gather { .. }
-        | Op::Rescale { .. }
-        | Op::TimesPublic(_)
-        | Op::Xor
-        | Op::Not => true,
-        _ => false,
+        Op::Xor | Op::Not => true,
+        op => op.is_linear(),
     }
 }
 
@@ -274,7 +263,7 @@ mod tests {
             plan.output("y", "alice", y);
             plan
         };
-        for (rows, columns, steps) in [(6, 64, 1), (4, 63, 1), (4, 64, 9)] {
+        for (rows, columns, steps) in [(6, 64, 1), (4, 63, 9), (4, 64, 9)] {
             let mut plan = uneven(rows, columns);
             slice_rows(&mut plan, 1).unwrap();
             assert_eq!(plan.steps.len(), steps, "{rows} × {columns}");

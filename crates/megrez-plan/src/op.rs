@@ -155,6 +155,24 @@ pub enum Op {
     Reshare,
 }
 
+impl Op {
+    /// Whether it is the same linear map on every component of a linear sharing, so that nothing is
+    /// drawn or sent.
+    pub fn is_linear(&self) -> bool {
+        matches!(
+            self,
+            Op::Combine { .. }
+                | Op::View(_)
+                | Op::Concat { .. }
+                | Op::Pad { .. }
+                | Op::Sum { .. }
+                | Op::Gather { .. }
+                | Op::Rescale { .. }
+                | Op::TimesPublic(_)
+        )
+    }
+}
+
 /// The largest standard deviation of [`Op::Noise`].
 pub const MAX_DEVIATION: u64 = 1 << 54;
 

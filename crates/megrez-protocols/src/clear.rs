@@ -236,7 +236,7 @@ pub struct Linear<'a>(Call<'a>);
 
 impl<'a, W: Word, D: Device> Plain<'a, W, D> for Linear<'a> {
     fn of(call: Call<'a>) -> Option<Self> {
-        let answers = (local::is_linear(call.op) && !call.of_bits()) || *call.op == Op::Reshare;
+        let answers = (call.op.is_linear() && !call.of_bits()) || *call.op == Op::Reshare;
         answers.then_some(Linear(call))
     }
 

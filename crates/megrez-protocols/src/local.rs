@@ -12,21 +12,6 @@ fn around(shape: &Shape, axis: usize) -> [usize; 3] {
     [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }
 
-/// Whether the primitive is the same linear map on every component of a share.
-pub(crate) fn is_linear(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Combine { .. }
-            | Op::View(_)
-            | Op::Concat { .. }
-            | Op::Pad { .. }
-            | Op::Sum { .. }
-            | Op::Gather { .. }
-            | Op::Rescale { .. }
-            | Op::TimesPublic(_)
-    )
-}
-
 /// A linear primitive on one component; `public` says that this component takes the public summand.
 pub(crate) fn linear<W: Word, D: Device>(
     device: &D,
@@ -150,7 +135,7 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         Op::Truncate { .. } | Op::Relu(_) if call.of_sum() => {
             format!("{suite} truncates what is shared: share the sum before")
         }
-        op if is_linear(op) && call.of_bits() => {
+        op if op.is_linear() && call.of_bits() => {
             format!("{suite} rearranges bits by views and along the first dimension only")
         }
         Op::Mul | Op::And if call.inputs.len() > 2 => two_at_a_time(suite),

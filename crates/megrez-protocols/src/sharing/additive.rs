@@ -131,7 +131,7 @@ pub struct Linear<'a> {
 
 impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Additive<W, D, P>> for Linear<'a> {
     fn of(_: &Additive<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let answers = local::is_linear(call.op) || matches!(call.op, Op::Not | Op::BitToRing);
+        let answers = call.op.is_linear() || matches!(call.op, Op::Not | Op::BitToRing);
         answers.then_some(Linear { op: call.op, output: call.output })
     }
 

@@ -33,7 +33,7 @@ pub struct Linear<'a> {
 
 impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, MaskedReplicated<W, D, P>> for Linear<'a> {
     fn of(_: &MaskedReplicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let answers = local::is_linear(call.op) && !call.of_bits();
+        let answers = call.op.is_linear() && !call.of_bits();
         answers.then_some(Linear { op: call.op, output: call.output })
     }
 

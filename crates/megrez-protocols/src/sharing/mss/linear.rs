@@ -35,7 +35,7 @@ pub struct Linear<'a> {
 
 impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Linear<'a> {
     fn of(_: &Masked<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let answers = local::is_linear(call.op) && !call.of_bits();
+        let answers = call.op.is_linear() && !call.of_bits();
         answers.then_some(Linear { op: call.op, output: call.output })
     }
 

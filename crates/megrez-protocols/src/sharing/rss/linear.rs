@@ -12,7 +12,7 @@ use megrez_session::{Error, Party};
 /// Why a protocol on RSS has no step for a call.
 pub(crate) fn refuse(call: Call<'_>) -> Unsupported {
     Unsupported(match call.op {
-        op if local::is_linear(op) && call.of_bits() => "bits are rearranged by views only".into(),
+        op if op.is_linear() && call.of_bits() => "bits are rearranged by views only".into(),
         Op::Mul if call.inputs.len() > 2 => local::two_at_a_time("a protocol on replicated shares"),
         Op::Select { truncate: 1.. } | Op::SelectSum { .. } => {
             local::selects_apart("a protocol on replicated shares")
@@ -47,7 +47,7 @@ pub struct Linear<'a> {
 
 impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Replicated<W, D, P>> for Linear<'a> {
     fn of(_: &Replicated<W, D, P>, call: Call<'a>) -> Option<Self> {
-        let answers = local::is_linear(call.op) && !call.of_bits();
+        let answers = call.op.is_linear() && !call.of_bits();
         answers.then_some(Linear { op: call.op, output: call.output })
     }
 
