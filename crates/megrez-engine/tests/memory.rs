@@ -43,7 +43,7 @@ fn layers(count: usize, form: ReluForm) -> Plan {
     for layer in 0..count {
         let product = plan.step(&format!("{layer}/product"), Op::Mul, &[x, y]).unwrap();
         let sign = SignBit { list: List::Digits(vec![4, 4, 4, 3]), cut: 8, bits: Some(16) };
-        let relu = Op::Relu(Relu { sign, form: form, truncate: 8 });
+        let relu = Op::Relu(Relu { sign, form, truncate: 8 });
         x = plan.step(&format!("{layer}/relu"), relu, &[product]).unwrap();
         let turned = View::slice(&[n].into(), 0, n - 1, -1, n);
         x = plan.step(&format!("{layer}/turn"), Op::View(turned), &[x]).unwrap();
