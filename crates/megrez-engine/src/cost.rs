@@ -2,12 +2,14 @@
 
 use crate::memory::{Timed, peak};
 use crate::steps::{call, types};
-use crate::waves::{offline_waves, waves};
+use crate::waves::{offline_waves, parts};
 use megrez_kernels::Device;
 use megrez_net::NetProfile;
 use megrez_plan::Plan;
 use megrez_protocols::{AnySuite, Clocks, Cost, Path, Wires, last, later};
 use megrez_session::Phase;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The steps of a plan that a protocol does not have, all at once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,10 +25,12 @@ pub struct StepCost {
     pub cost: Cost,
     /// Steps of one wave run beside each other offline; waves follow each other.
     pub offline_wave: usize,
-    /// The same online, in lanes: the steps of one lane follow each other.
-    pub online_wave: usize,
-    /// The lane in its wave.
+    /// The part of the online phase that it belongs to; parts follow each other.
+    pub online_part: usize,
+    /// The lane in its part: the steps of one lane follow each other.
     pub online_lane: usize,
+    /// The lanes of the part that its lane waits for.
+    pub online_after: Arc<[usize]>,
 }
 
 /// The cost of a plan.
@@ -50,26 +54,27 @@ impl PlanCost {
         self.critical_path(phase, &NetProfile::loopback()).rounds
     }
 
-    /// Rounds and network seconds of the critical path of a phase, wave by wave, over links of
-    /// this kind.
+    /// Rounds and network seconds of the critical path of a phase over links of this kind.
     pub fn critical_path(&self, phase: Phase, net: &NetProfile) -> Path {
         let mut wires =
             Wires::new(net.delay_ns() as f64 * 1e-9, |bytes| net.transmit_ns(bytes) as f64 * 1e-9);
         let mut clocks = Clocks::default();
-        // A step's place: its wave and, unless it is a lane by itself, its lane.
+        // A step's place: its part, or wave, and the lane in it.
         let place = |(i, step): &(usize, &StepCost)| match phase {
-            Phase::Online => (step.online_wave, step.online_lane),
+            Phase::Online => (step.online_part, step.online_lane),
             _ => (step.offline_wave, *i),
         };
         let mut steps: Vec<(usize, &StepCost)> = self.steps.iter().enumerate().collect();
         steps.sort_by_key(place);
-        for wave in steps.chunk_by(|a, b| place(a).0 == place(b).0) {
-            let start = clocks.clone();
-            for lane in wave.chunk_by(|a, b| place(a) == place(b)) {
-                let end = lane
-                    .iter()
-                    .fold(start.clone(), |clocks, (_, step)| wires.advance(&clocks, &step.cost, phase));
+        for part in steps.chunk_by(|a, b| place(a).0 == place(b).0) {
+            let (begin, mut ended) = (clocks.clone(), HashMap::new());
+            for lane in part.chunk_by(|a, b| place(a) == place(b)) {
+                let after = if phase == Phase::Online { &*lane[0].1.online_after } else { &[] };
+                let start = after.iter().fold(begin.clone(), |clocks, before| later(&clocks, &ended[before]));
+                let end =
+                    lane.iter().fold(start, |clocks, (_, step)| wires.advance(&clocks, &step.cost, phase));
                 clocks = later(&clocks, &end);
+                ended.insert(place(&lane[0]).1, end);
             }
         }
         last(&clocks)
@@ -99,8 +104,9 @@ pub fn check<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Result<PlanCost
                     name: step.name.clone(),
                     cost,
                     offline_wave: 0,
-                    online_wave: 0,
+                    online_part: 0,
                     online_lane: 0,
+                    online_after: Arc::default(),
                 });
             }
             Err(why) => missing.push((step.name.clone(), why.to_string())),
@@ -109,11 +115,17 @@ pub fn check<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Result<PlanCost
     if !missing.is_empty() {
         return Err(Unsupported(missing));
     }
-    for (wave, members) in waves(suite, plan).into_iter().enumerate() {
-        for (lane, members) in members.into_iter().enumerate() {
-            members.into_iter().for_each(|step| {
-                (steps[step].online_wave, steps[step].online_lane) = (wave, lane);
-            });
+    let mut online_waves = vec![0; plan.steps.len()];
+    for (online_part, part) in parts(suite, plan).into_iter().enumerate() {
+        for (online_lane, lane) in part.lanes.into_iter().enumerate() {
+            let online_after: Arc<[usize]> = lane.after.into();
+            for step in lane.steps {
+                online_waves[step] = lane.wave;
+                let online_after = Arc::clone(&online_after);
+                let cost = &mut steps[step];
+                (cost.online_part, cost.online_lane, cost.online_after) =
+                    (online_part, online_lane, online_after);
+            }
         }
     }
     for (wave, members) in offline_waves(suite, plan).into_iter().enumerate() {
@@ -121,12 +133,12 @@ pub fn check<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Result<PlanCost
     }
     let timed: Vec<Timed<'_>> = steps
         .iter()
-        .zip(spends)
-        .map(|(StepCost { cost, offline_wave, online_wave, .. }, spends)| Timed {
+        .zip(spends.into_iter().zip(online_waves))
+        .map(|(StepCost { cost, offline_wave, .. }, (spends, online_wave))| Timed {
             cost,
             spends,
             offline_wave: *offline_wave,
-            online_wave: *online_wave,
+            online_wave,
         })
         .collect();
     let memory = (0..suite.parties()).map(|me| peak(plan, &timed, me, suite.words_held(me))).collect();

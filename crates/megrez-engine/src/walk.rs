@@ -2,12 +2,14 @@
 
 use crate::report::StepReport;
 use crate::steps::{call, derived, producers, readers, types, unspent};
-use crate::waves::{offline_waves, waves};
+use crate::waves::{Lane, offline_waves, parts};
 use megrez_kernels::Device;
 use megrez_plan::{KEPT, Plan, Step, ValueId};
 use megrez_protocols::{AnyData, AnyMasks, AnyMaterial, AnyOperands, AnySuite, AnyValue};
 use megrez_session::{Error, Party, Phase, Turns};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -98,10 +100,10 @@ pub fn offline<D: Device>(
                 None => Ok(None),
             })
         };
-        for (index, lane) in wave.iter().zip(together(party, wave.clone(), false, make)) {
+        let lanes = wave.iter().map(|&index| (index, &[][..])).collect();
+        for (index, (material, ended)) in wave.iter().zip(together(party, lanes, false, make)?) {
             let name = &plan.steps[*index].name;
-            let report = StepReport::new(Phase::Offline, name, lane.time, &lane.party);
-            made[*index] = Some((lane.result?, report));
+            made[*index] = Some((material, StepReport::new(Phase::Offline, name, ended.time, &ended.party)));
         }
         for index in wave {
             let step = &plan.steps[index];
@@ -136,9 +138,9 @@ pub fn offline<D: Device>(
     Ok(Prepared { masks, materials, mask_keys: mask_keys.into() })
 }
 
-/// The online phase of run `run`, on the data of the plan's inputs in order, wave by wave: the
-/// lanes of a wave do not depend on each other and run in threads beside each other. Values are
-/// dropped after their last use.
+/// The online phase of run `run`, on the data of the plan's inputs in order, part by part: lanes
+/// run in threads beside each other, each as soon as what it reads is there. Values are dropped
+/// after their last use.
 pub fn online<D: Device>(
     suite: &dyn AnySuite<D>,
     plan: &Plan,
@@ -149,147 +151,203 @@ pub fn online<D: Device>(
     report: &mut Vec<StepReport>,
 ) -> Result<Values, Error> {
     party.enter(Phase::Online, run);
-    let Prepared { masks, materials, .. } = prepared;
-    let mut values: Vec<Slot> = masks.into_iter().map(|masks| Slot { masks, data: None }).collect();
-    let mut materials: Vec<Option<AnyMaterial>> = materials;
+    let Prepared { masks, mut materials, .. } = prepared;
+    let mut slots: Vec<Slot> = masks.into_iter().map(|masks| Slot { masks, data: None }).collect();
     for (input, value) in plan.inputs.iter().zip(inputs) {
-        values[input.value.0 as usize].data = Some(value);
+        slots[input.value.0 as usize].data = Some(value);
     }
-    let mut readers = readers(plan);
-    for wave in waves(suite, plan) {
-        let taken: Vec<Vec<_>> = wave
-            .iter()
-            .map(|lane| lane.iter().map(|&index| (index, materials[index].take())).collect())
-            .collect();
-        let large = |step: &usize| plan.value(plan.steps[*step].output).shape.elements() >= IN_TURN;
-        let in_turn = wave.iter().flatten().any(large);
-        let lanes =
-            together(party, taken, in_turn, |party, lane| one_lane(suite, plan, party, lane, &values));
-        for (members, lane) in wave.into_iter().zip(lanes) {
-            for (index, (made, step_report)) in members.into_iter().zip(lane.result?) {
-                report.push(step_report);
-                let step = &plan.steps[index];
-                values[step.output.0 as usize] = made;
-                for i in &step.inputs {
-                    let left = &mut readers[i.0 as usize];
-                    *left -= 1;
-                    if *left == 0 {
-                        values[i.0 as usize] = Slot { masks: None, data: None };
-                    }
-                }
-            }
-        }
+    let values = Held::of(plan, slots);
+    for part in parts(suite, plan) {
+        let mut take =
+            |lane: &Lane| lane.steps.iter().map(|&step| (step, materials[step].take())).collect::<Vec<_>>();
+        let lanes = part.lanes.iter().map(|lane| (take(lane), lane.after.as_slice())).collect();
+        let ended =
+            together(party, lanes, part.in_turn, |party, lane| one_lane(suite, plan, party, lane, &values))?;
+        report.extend(ended.into_iter().flat_map(|(reports, _)| reports));
     }
-    Ok(Values { values: values.into_iter().map(|slot| Some((slot.masks?, slot.data?))).collect() })
+    let slots = values.slots.into_inner().unwrap_or_else(PoisonError::into_inner).slots;
+    let kept = |slot: Arc<Slot>| {
+        let slot = Arc::into_inner(slot)?;
+        Some((slot.masks?, slot.data?))
+    };
+    Ok(Values { values: slots.into_iter().map(kept).collect() })
 }
 
 /// A value during the online walk.
+#[derive(Default)]
 struct Slot {
     masks: Option<AnyMasks>,
     data: Option<AnyData>,
 }
 
-/// What a lane made, how long it took, and where it ended.
-struct Lane<D: Device, R> {
+/// What lanes read and make.
+struct Held {
+    slots: Mutex<Slots>,
+}
+
+struct Slots {
+    slots: Vec<Arc<Slot>>,
+    /// How many times each is still to be read.
+    readers: Vec<usize>,
+}
+
+impl Held {
+    fn of(plan: &Plan, slots: Vec<Slot>) -> Self {
+        let slots = slots.into_iter().map(Arc::new).collect();
+        Held { slots: Mutex::new(Slots { slots, readers: readers(plan) }) }
+    }
+
+    fn get(&self, value: ValueId) -> Arc<Slot> {
+        let held = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&held.slots[value.0 as usize])
+    }
+
+    /// A step was run: its output is there, and its inputs were read.
+    fn made(&self, step: &Step, slot: Slot) {
+        let mut held = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        held.slots[step.output.0 as usize] = Arc::new(slot);
+        for input in step.inputs.iter().map(|i| i.0 as usize) {
+            held.readers[input] -= 1;
+            if held.readers[input] == 0 {
+                held.slots[input] = Arc::default();
+            }
+        }
+    }
+}
+
+/// Where a lane ended.
+struct Ended<D: Device> {
     party: Party<D>,
     /// When it began, and how long it took.
     time: (Instant, Duration),
-    result: R,
 }
 
-/// Lanes of a wave take turns where one of its steps makes so many elements: its local work fills
-/// the device, and its messages take longer than a delay.
-const IN_TURN: usize = 1 << 16;
-
-/// Runs `work` on every item as lanes in threads beside each other, which take turns where that is
-/// said, and joins them: the results in order.
+/// Runs `work` on every item as a lane in a thread of its own, once the lanes named beside the item
+/// have ended, which come before it; they take turns where that is said. Joins them: the results in
+/// order, or the first error.
 fn together<D: Device, I: Send, R: Send>(
     party: &mut Party<D>,
-    items: Vec<I>,
+    items: Vec<(I, &[usize])>,
     in_turn: bool,
-    work: impl Fn(&mut Party<D>, I) -> R + Sync,
-) -> Vec<Lane<D, R>> {
+    work: impl Fn(&mut Party<D>, I) -> Result<R, Error> + Sync,
+) -> Result<Vec<(R, Ended<D>)>, Error> {
     let turns = Arc::new(Turns::default());
-    let run = |mut party: Party<D>, (number, item): (usize, I)| {
+    let run = |mut party: Party<D>, number: usize, item: I| {
         let start = Instant::now();
         let result = match in_turn {
             true => party.in_turn(&turns, number, |party| work(party, item)),
             false => work(&mut party, item),
         };
-        Lane { time: (start, start.elapsed()), party, result }
+        let time = (start, start.elapsed());
+        result.map(|result| (result, Ended { time, party }))
     };
     let start = Instant::now();
-    let waiting: Vec<_> =
-        items.into_iter().enumerate().map(|item| Mutex::new(Some((party.lane(), item)))).collect();
-    let take = |waiting: &Mutex<Option<(Party<D>, (usize, I))>>| {
-        let (lane, item) =
-            waiting.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a lane runs once");
-        run(lane, item)
-    };
-    let lanes = match waiting.as_slice() {
-        [one] => vec![take(one)],
-        _ => std::thread::scope(|scope| {
-            let take = &take;
-            let spawn = |waiting| std::thread::Builder::new().spawn_scoped(scope, move || take(waiting));
-            let running: Vec<_> = waiting.iter().map(spawn).collect();
-            let ended = running.into_iter().zip(&waiting).map(|(lane, waiting)| match lane {
-                Ok(lane) => lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // Without a thread it runs when those before it have ended.
-                Err(_) => take(waiting),
-            });
-            ended.collect()
-        }),
+    let results = match <[_; 1]>::try_from(items) {
+        Ok([(item, _)]) => vec![run(party.lane(), 0, item)?],
+        Err(items) => in_threads(party, items, run)?,
     };
     // All together worked as long as the busiest lane, or one after the other.
     let wall = start.elapsed();
-    let busy = lanes.iter().map(|lane| lane.time.1.saturating_sub(lane.party.waited()));
+    let busy = results.iter().map(|(_, lane)| lane.time.1.saturating_sub(lane.party.waited()));
     let busy = if in_turn { busy.sum() } else { busy.max().unwrap_or_default() };
-    let waited = wall.saturating_sub(busy);
-    lanes.iter().for_each(|lane| party.join(&lane.party));
-    party.has_waited(waited);
-    lanes
+    results.iter().for_each(|(_, lane)| party.join(&lane.party));
+    party.has_waited(wall.saturating_sub(busy));
+    Ok(results)
 }
 
-/// The steps of a lane one after the other, each on values of earlier waves or of the lane itself:
-/// what they made.
+/// Runs every item as [`together`] says.
+fn in_threads<D: Device, I: Send, R: Send>(
+    party: &Party<D>,
+    items: Vec<(I, &[usize])>,
+    run: impl Fn(Party<D>, usize, I) -> Result<(R, Ended<D>), Error> + Sync,
+) -> Result<Vec<(R, Ended<D>)>, Error> {
+    type Result<T> = std::thread::Result<std::result::Result<T, Error>>;
+    let (after, items): (Vec<&[usize]>, Vec<Mutex<Option<I>>>) =
+        items.into_iter().map(|(item, after)| (after, Mutex::new(Some(item)))).unzip();
+    let mut ended: Vec<Option<(R, Ended<D>)>> = items.iter().map(|_| None).collect();
+    let mut waiting: BTreeSet<usize> = (0..items.len()).collect();
+    let (sender, receiver) = mpsc::channel::<(usize, Result<(R, Ended<D>)>)>();
+    let take = |lane: usize, party: Party<D>| {
+        let mut item = items[lane].lock().unwrap_or_else(PoisonError::into_inner);
+        let item = item.take().expect("a lane runs once");
+        (lane, catch_unwind(AssertUnwindSafe(|| run(party, lane, item))))
+    };
+    let mut failed = None;
+    std::thread::scope(|scope| {
+        let (take, mut running) = (&take, 0);
+        loop {
+            let can_run = |lane: &usize| after[*lane].iter().all(|&lane| ended[lane].is_some());
+            let ready: Vec<usize> = waiting.iter().copied().filter(can_run).collect();
+            for lane in ready.into_iter().filter(|_| failed.is_none()) {
+                let mut party = party.lane();
+                after[lane]
+                    .iter()
+                    .flat_map(|&lane| &ended[lane])
+                    .for_each(|(_, lane)| party.join(&lane.party));
+                let (to, begin) = (sender.clone(), party.clone());
+                let thread =
+                    std::thread::Builder::new().spawn_scoped(scope, move || drop(to.send(take(lane, begin))));
+                match thread {
+                    Ok(_) => {}
+                    // Without a thread it runs when those before it have ended.
+                    Err(_) if running > 0 => break,
+                    Err(_) => drop(sender.send(take(lane, party))),
+                }
+                waiting.remove(&lane);
+                running += 1;
+            }
+            if running == 0 {
+                break;
+            }
+            running -= 1;
+            match receiver.recv().expect("a sender is held here") {
+                (lane, Ok(Ok(made))) => ended[lane] = Some(made),
+                (_, Ok(Err(error))) => failed = failed.take().or(Some(error)),
+                (_, Err(panic)) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(ended.into_iter().map(|lane| lane.expect("all lanes have ended")).collect()),
+    }
+}
+
+/// The steps of a lane one after the other: their reports.
 fn one_lane<D: Device>(
     suite: &dyn AnySuite<D>,
     plan: &Plan,
     party: &mut Party<D>,
     lane: Vec<(usize, Option<AnyMaterial>)>,
-    values: &[Slot],
-) -> Result<Vec<(Slot, StepReport)>, Error> {
-    let mut made: Vec<(ValueId, Slot)> = Vec::with_capacity(lane.len());
-    let mut reports = Vec::with_capacity(lane.len());
-    for (index, material) in lane {
+    values: &Held,
+) -> Result<Vec<StepReport>, Error> {
+    let one = |(index, material): (usize, Option<AnyMaterial>)| {
         let (step, start) = (&plan.steps[index], Instant::now());
-        let slot = |id: ValueId| {
-            let own = made.iter().find(|(value, _)| *value == id).map(|(_, slot)| slot);
-            own.unwrap_or(&values[id.0 as usize])
-        };
-        let (data, masks) =
-            party.step(&step.name, |party| one_step(suite, plan, party, step, material, &slot))?;
-        reports.push(StepReport::new(Phase::Online, &step.name, (start, start.elapsed()), party));
-        made.push((step.output, Slot { masks, data: Some(data) }));
-    }
-    Ok(made.into_iter().map(|(_, slot)| slot).zip(reports).collect())
+        let slot = party.step(&step.name, |party| one_step(suite, plan, party, step, material, values))?;
+        let report = StepReport::new(Phase::Online, &step.name, (start, start.elapsed()), party);
+        values.made(step, slot);
+        Ok(report)
+    };
+    lane.into_iter().map(one).collect()
 }
 
 /// A step's data and masks. What could not be made offline, because an input's masks were not
 /// known, or was not worth holding, is made first.
-fn one_step<'a, D: Device>(
+fn one_step<D: Device>(
     suite: &dyn AnySuite<D>,
     plan: &Plan,
     party: &mut Party<D>,
     step: &Step,
     material: Option<AnyMaterial>,
-    slot: &dyn Fn(ValueId) -> &'a Slot,
-) -> Result<(AnyData, Option<AnyMasks>), Error> {
+    values: &Held,
+) -> Result<Slot, Error> {
+    let read: Vec<Arc<Slot>> = step.inputs.iter().map(|&i| values.get(i)).collect();
     let inputs: Vec<(&AnyMasks, &AnyData)> =
-        step.inputs.iter().map(|&i| (known(&slot(i).masks), known(&slot(i).data))).collect();
+        read.iter().map(|slot| (known(&slot.masks), known(&slot.data))).collect();
     let types = types(plan, step);
     let call = call(plan, step, &types);
-    let drawn = &slot(step.output).masks;
+    let output = values.get(step.output);
+    let drawn = &output.masks;
     let (material, masks) = match material {
         Some(material) => (material, drawn.clone()),
         None => {
@@ -304,7 +362,7 @@ fn one_step<'a, D: Device>(
     };
     let operands = AnyOperands { inputs: &inputs, masks: masks.as_ref() };
     let (data, deferred) = suite.online(party, call, operands, material)?;
-    Ok((data, deferred.or(masks)))
+    Ok(Slot { masks: deferred.or(masks), data: Some(data) })
 }
 
 fn known<T>(slot: &Option<T>) -> &T {

@@ -7,12 +7,63 @@ use megrez_protocols::AnySuite;
 use megrez_session::Phase;
 use std::collections::{BTreeSet, HashMap};
 
-/// The order of the online phase, the same at all parties: waves of lanes of steps. Every local
-/// step runs as soon as its inputs are there, by itself; when only interactive steps are left, all
-/// that can run make one wave, a lane each. A lane goes on with steps that wait for nothing else,
-/// while it takes no more rounds than the longest step of the wave: a look-up and its truncation
-/// run beside a comparison.
-pub(crate) fn waves<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
+/// The order of the online phase, the same at all parties: parts, one after the other.
+///
+/// Every local step runs as soon as its inputs are there, by itself; when only interactive steps
+/// are left, all that can run make one wave, a lane each. A lane goes on with steps that wait for
+/// nothing else, while it takes no more rounds than the longest step of the wave: a look-up and its
+/// truncation run beside a comparison.
+///
+/// A wave of small steps is a part: what it takes is delays, and all of its lanes wait for the
+/// same. Waves of large ones follow each other in one part, and no lane waits for a wave to end:
+/// what follows from the first slice runs while messages of the last are under way.
+pub(crate) fn parts<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut makers: HashMap<ValueId, usize> = HashMap::new();
+    for (wave, lanes) in waves(suite, plan).into_iter().enumerate() {
+        let large = |step: &usize| plan.value(plan.steps[*step].output).shape.elements() >= IN_TURN;
+        let in_turn = lanes.iter().flatten().any(large);
+        let local = matches!(lanes.as_slice(), [lane] if matches!(lane.as_slice(), [step] if !interactive(suite, plan, &plan.steps[*step])));
+        match parts.last() {
+            Some(part) if part.in_turn && (in_turn || local) => {}
+            _ => {
+                parts.push(Part { lanes: vec![], in_turn });
+                makers.clear();
+            }
+        }
+        let part = parts.last_mut().expect("one was made");
+        for steps in lanes {
+            let inputs = steps.iter().flat_map(|&step| &plan.steps[step].inputs);
+            let after: BTreeSet<usize> = inputs.filter_map(|input| makers.get(input).copied()).collect();
+            makers.extend(steps.iter().map(|&step| (plan.steps[step].output, part.lanes.len())));
+            part.lanes.push(Lane { steps, after: after.into_iter().collect(), wave });
+        }
+    }
+    parts
+}
+
+/// Lanes that begin when those before them have ended.
+pub(crate) struct Part {
+    pub(crate) lanes: Vec<Lane>,
+    /// The lanes take turns.
+    pub(crate) in_turn: bool,
+}
+
+/// Steps one after the other.
+pub(crate) struct Lane {
+    pub(crate) steps: Vec<usize>,
+    /// The lanes before it in its part whose values it reads.
+    pub(crate) after: Vec<usize>,
+    /// Which wave of the plan's it belongs to.
+    pub(crate) wave: usize,
+}
+
+/// Lanes take turns where one of their steps makes so many elements: its local work fills the
+/// device, and its messages take longer than a delay.
+const IN_TURN: usize = 1 << 16;
+
+/// Waves of lanes of steps.
+fn waves<D: Device>(suite: &dyn AnySuite<D>, plan: &Plan) -> Vec<Vec<Vec<usize>>> {
     let mut order = Order::of(suite, plan);
     let mut waves = Vec::new();
     loop {

@@ -129,3 +129,44 @@ fn masks_that_follow_from_others_are_made_once_more() {
         assert_eq!(turned, shared[1], "{protocol}");
     }
 }
+
+/// Large steps run as soon as their operands are there, whatever their wave: a comparison after a
+/// product begins while another comparison is under way. Rounds are those of the longest chain, as
+/// foretold, and the numbers are the same.
+#[test]
+fn large_steps_do_not_wait_for_waves_to_end() {
+    let plan = |n: usize| {
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "owner", [n].into(), 8);
+        let y = plan.input("y", "owner", [n].into(), 8);
+        let mut step = |name: &str, op: Op, inputs: &[_]| plan.step(name, op, inputs).unwrap();
+        let product = step("product", Op::Mul, &[x, y]);
+        let positive = step("sign", Op::NonNegative(SignBit::FULL), &[x]);
+        let alike = step("sign of the product", Op::NonNegative(SignBit::FULL), &[product]);
+        let chosen = step("select", Op::SELECT, &[positive, x]);
+        let both = step("both", Op::SELECT, &[alike, chosen]);
+        plan.output("both", "owner", both);
+        plan
+    };
+    let mut rng = Rng(5);
+    for protocol in ["mizar", "concurrent", "aby3", "alkaid", "meteor"] {
+        let rounds = [8, 1 << 16].map(|n| {
+            let plan = plan(n);
+            let mut words =
+                || -> Vec<u64> { (0..n).map(|_| rng.below(1 << 12).wrapping_sub(1 << 11)).collect() };
+            let (x, y) = (words(), words());
+            let want: Vec<u64> =
+                x.iter().zip(&y).map(|(&x, &y)| if x as i64 >= 0 && y as i64 >= 0 { x } else { 0 }).collect();
+            let inputs = HashMap::from([("x".to_owned(), x), ("y".to_owned(), y)]);
+            let done = run_locally(protocol, &plan, &inputs, &LocalOptions::default()).unwrap();
+            assert_eq!(done.outputs[0][0], want, "{protocol}");
+            let measured = done.reports[0].iter().map(|report| report.phases[&Phase::Online].rounds).max();
+            let cost = check(&*local::suite(protocol, 64).unwrap(), &plan).unwrap();
+            assert_eq!(measured, Some(cost.rounds(Phase::Online)), "{protocol}, {n}");
+            cost.rounds(Phase::Online)
+        });
+        assert!(rounds[1] <= rounds[0], "{protocol}: {rounds:?}");
+        // One round of a product or of a selection, two of a comparison.
+        assert!(protocol != "mizar" || rounds == [5, 4], "{rounds:?}");
+    }
+}
