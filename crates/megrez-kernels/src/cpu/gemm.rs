@@ -155,6 +155,13 @@ fn multiply_tile<W: Word>(level: Level, a: [&[W]; MR], step: usize, b: &[W], dep
         // the pointers are cast to the type that they have, as the width tells.
         unsafe {
             match W::STORED {
+                64 if W::BITS <= x86::Low52::BITS => x86::tile::<x86::Low52>(
+                    a.map(|a| a.as_ptr().cast()),
+                    step,
+                    b.as_ptr().cast(),
+                    depth,
+                    tile.as_mut_ptr().cast(),
+                ),
                 64 => x86::tile::<u64>(
                     a.map(|a| a.as_ptr().cast()),
                     step,
@@ -388,7 +395,7 @@ mod x86 {
     use super::MR;
     use std::arch::x86_64::*;
 
-    /// Lanes of a 512-bit vector. All functions need AVX-512 F and DQ.
+    /// Lanes of a 512-bit vector. All functions need AVX-512 F, DQ and IFMA.
     pub trait Lanes: Copy {
         const LANES: usize;
         /// # Safety
@@ -397,7 +404,7 @@ mod x86 {
         /// a · b + c.
         ///
         /// # Safety
-        /// The machine has AVX-512 F and DQ.
+        /// The machine has AVX-512 F, DQ and IFMA.
         unsafe fn multiply_add(a: __m512i, b: __m512i, c: __m512i) -> __m512i;
     }
 
@@ -412,6 +419,31 @@ mod x86 {
         unsafe fn multiply_add(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
             // SAFETY: as the trait's contract says.
             unsafe { _mm512_add_epi64(_mm512_mullo_epi64(a, b), c) }
+        }
+    }
+
+    /// A word of a ring of at most 52 bits: what stands above counts for nothing, and one
+    /// instruction multiplies and adds, in half of the time.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    pub struct Low52(u64);
+
+    impl Low52 {
+        /// Bits of a factor that the instruction reads, and of the product that it adds.
+        pub const BITS: u32 = 52;
+    }
+
+    impl Lanes for Low52 {
+        const LANES: usize = 8;
+        #[inline(always)]
+        unsafe fn splat(self) -> __m512i {
+            // SAFETY: as the trait's contract says.
+            unsafe { _mm512_set1_epi64(self.0 as i64) }
+        }
+        #[inline(always)]
+        unsafe fn multiply_add(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+            // SAFETY: as the trait's contract says.
+            unsafe { _mm512_madd52lo_epu64(c, a, b) }
         }
     }
 
@@ -432,9 +464,9 @@ mod x86 {
     /// A tile of `MR` rows by two vectors, in sixteen registers.
     ///
     /// # Safety
-    /// The machine has AVX-512 F and DQ. Every `a` has (depth − 1)·step + 1 elements, `b` has
+    /// The machine has AVX-512 F, DQ and IFMA. Every `a` has (depth − 1)·step + 1 elements, `b` has
     /// depth·2·LANES, `tile` room for MR·2·LANES.
-    #[target_feature(enable = "avx512f,avx512dq")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     pub unsafe fn tile<T: Lanes>(a: [*const T; MR], step: usize, b: *const T, depth: usize, tile: *mut T) {
         let mut sums = [[_mm512_setzero_si512(); 2]; MR];
         let mut at = 0;
