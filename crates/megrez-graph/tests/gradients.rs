@@ -21,6 +21,7 @@ const WITHOUT: &[&str] = &[
     "Constant",
     "ConstantOfShape",
     "ConvGradInput",
+    "ConvGradRows",
     "ConvGradWeight",
     "Cos",
     "CrossEntropy",
@@ -34,7 +35,6 @@ const WITHOUT: &[&str] = &[
     "InverseDeviation",
     "IsInf",
     "IsNaN",
-    "LeakyRelu",
     "Less",
     "LessOrEqual",
     "Max",
@@ -85,7 +85,7 @@ struct Case {
 fn case(op: &'static str, inputs: &[&[usize]], attributes: Attributes) -> Case {
     let inputs = inputs.iter().map(|s| s.to_vec()).collect();
     let bend = match op {
-        "Relu" | "MaxPool" => Bend::Kinks,
+        "LeakyRelu" | "Relu" | "MaxPool" => Bend::Kinks,
         "Erf" | "Exp" | "Gelu" | "LayerNormalization" | "LogSoftmax" | "MaskedSoftmax"
         | "RMSNormalization" | "Rotation" | "Sigmoid" | "Softmax" | "Swish" | "Tanh" => Bend::Smooth,
         "Log" | "Pow" | "Reciprocal" | "Sqrt" => Bend::Positive,
@@ -141,6 +141,7 @@ fn cases() -> Vec<Case> {
     all.push(with(vec![floats(&[3.0, -0.5, 7.0])], case("Div", &[&[2, 3]], none())));
     all.push(case("Neg", &[&[2, 3]], none()));
     all.push(case("Relu", &[&[3, 4, 5]], none()));
+    all.push(case("LeakyRelu", &[&[3, 4, 5]], none().with("alpha", 0.2f32)));
     all.push(case("Flatten", &[&[2, 3, 4]], none()));
     all.push(case("Reshape", &[&[2, 3, 4]], none().with("shape", [4, 6])));
     all.push(case("Identity", &[&[2, 3]], none()));

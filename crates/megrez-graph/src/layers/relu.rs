@@ -23,6 +23,18 @@ pub(super) fn relu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Relu(call.shape(0)?.clone())))
 }
 
+/// x, settled, and max(x, 0) of it. The backward pass takes the same bit; the truncation goes beside
+/// the comparison.
+pub(super) fn leaving_its_bit(cx: &mut Lowering, x: &Secret) -> Result<[Secret; 2], Refusal> {
+    let bit = cx.non_negative("bit", x)?;
+    let wrong = cx.last_cut() >> cx.frac_of(x).saturating_sub(cx.frac());
+    let x = cx.settle(x)?;
+    let y = cx.select("relu", &bit, &x)?;
+    cx.leave(bit);
+    let least = y.range.map(|b| b.max(-wrong - 1));
+    Ok([x, y.within(least)])
+}
+
 impl Layer for Relu {
     fn shape(&self) -> &Shape {
         &self.0
@@ -37,14 +49,7 @@ impl Layer for Relu {
         if !cx.leaves() {
             return cx.relu("relu", x);
         }
-        // The backward pass takes the same bit; the truncation goes beside the comparison.
-        let bit = cx.non_negative("bit", x)?;
-        let wrong = cx.last_cut() >> cx.frac_of(x).saturating_sub(cx.frac());
-        let x = cx.settle(x)?;
-        let y = cx.select("relu", &bit, &x)?;
-        cx.leave(bit);
-        let least = y.range.map(|b| b.max(-wrong - 1));
-        Ok(y.within(least))
+        Ok(leaving_its_bit(cx, x)?[1].clone())
     }
 
     fn backward(
