@@ -303,9 +303,10 @@ fn a_private_job_says_what_its_plans_guarantee() {
     let mut twice = made.clone();
     twice.stages.push(twice.stages[0].clone());
     assert_eq!(of_job(&twice).unwrap().rho, 2.0 * of_job(&made).unwrap().rho);
-    // A client's word alone is no guarantee, and what has no bound is refused by name.
-    let line = format!("{train} --model net-b --keep no --propose {{}}");
-    deployment.cli("alice", &line, &[&job]).refused(&["w.conv1", "has no bound", "dense"]);
+    // Convolutions have the same.
+    let line = format!("{train} --model net-b --keep images --propose {{}}");
+    let proposed = deployment.cli("alice", &line, &[&job]).json("megrez.propose/1");
+    assert!(proposed["says"].to_string().contains("PRIVATE by the plans"), "{proposed}");
 }
 
 fn losses_of(report: &Json) -> usize {

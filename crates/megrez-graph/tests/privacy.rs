@@ -2,8 +2,7 @@
 //! and noise of the deviation that was asked for is in the sum.
 
 use crate::common::noise;
-use crate::shares::{clear, largest_difference, lay_out, on_shares, one_hot, start};
-use crate::shares::{inputs, small};
+use crate::shares::{clear, inputs, largest_difference, lay_out, on_shares, one_hot, start};
 use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::differentiate::{
     Loss, Optimiser, Privacy, Step, Trained, differentiate, differentiate_privately,
@@ -39,8 +38,57 @@ fn dense_of(batch: usize, scale: f32) -> Graph {
     g
 }
 
+/// Two convolutions, the second in groups, a matrix product of several rows for each of the
+/// batch's, and a dense layer.
+fn images(batch: usize) -> Graph {
+    let mut g = Graph::new("images");
+    let scaled = |shape: &[usize], seed: u64| {
+        let mut tensor = noise(shape.to_vec(), seed);
+        tensor.data.iter_mut().for_each(|v| *v *= 0.5);
+        tensor
+    };
+    let x = g.input("x", [batch, 2, 6, 5]).unwrap();
+    let (w, b) = (g.constant("a.weight", scaled(&[4, 2, 3, 3], 1)), g.constant("a.bias", scaled(&[4], 2)));
+    let windows = Attributes::none().with("pads", [1, 1, 0, 2]).with("strides", [2, 1]);
+    let y = g.add("a", "Conv", &[x, w, b], windows).unwrap();
+    let y = g.add("relu", "Relu", &[y], Attributes::none()).unwrap();
+    let (w, b) = (g.constant("b.weight", scaled(&[4, 2, 2, 3], 3)), g.constant("b.bias", scaled(&[4], 4)));
+    let windows = Attributes::none().with("group", 2).with("dilations", [2, 1]).with("pads", [1, 0, 0, 0]);
+    let y = g.add("b", "Conv", &[y, w, b], windows).unwrap();
+    let n = g.shape(y).dims()[2..].iter().product::<usize>();
+    let dims = g.constant("dims", Tensor::<i64>::new([3], vec![batch as i64, 4, n as i64]));
+    let y = g.add("matrices", "Reshape", &[y, dims], Attributes::none()).unwrap();
+    let (w, b) = (g.constant("c.weight", scaled(&[n, 3], 5)), g.constant("c.bias", scaled(&[3], 6)));
+    let y = g.add("c", "MatMul", &[y, w], Attributes::none()).unwrap();
+    let y = g.add("c.plus", "Add", &[y, b], Attributes::none()).unwrap();
+    let y = g.add("rows", "Flatten", &[y], Attributes::none()).unwrap();
+    let w = g.constant("out.weight", scaled(&[12, 3], 7));
+    let y = g.add("out", "Gemm", &[y, w], Attributes::none()).unwrap();
+    g.output("logits", y);
+    g
+}
+
+/// A model and a batch of it.
+type Case = (&'static str, fn(usize) -> Graph, [Tensor; 2]);
+
+fn cases() -> [Case; 2] {
+    let labels = || one_hot(&[0, 2, 1, 2, 0, 1], 3);
+    let of_images: fn(usize) -> Graph = images;
+    [
+        ("dense", |batch| dense_of(batch, 0.5), batch()),
+        ("images", of_images, [noise([BATCH, 2, 6, 5], 9), labels()]),
+    ]
+}
+
 fn batch() -> [Tensor; 2] {
     [noise([BATCH, 7], 9), one_hot(&[0, 2, 1, 2, 0, 1], 3)]
+}
+
+/// One row, so many times.
+fn row(of: &Tensor, row: usize, times: usize) -> Tensor {
+    let n = of.data.len() / of.shape.dims()[0];
+    let shape: Vec<usize> = [&[times], &of.shape.dims()[1..]].concat();
+    Tensor::new(shape, of.data[row * n..][..n].repeat(times))
 }
 
 fn rate() -> Optimiser {
@@ -62,14 +110,10 @@ fn norm(x: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The gradients of single rows in the clear: of a batch of one row again and again.
-fn of_rows(loss: Loss, batch: &[Tensor; 2], state: &[Tensor]) -> Vec<Vec<f64>> {
-    let plain = differentiate(&dense(0.5), loss, &Trained::All, rate()).unwrap();
-    let alone = |row: usize| {
-        let same = |t: &Tensor| {
-            let n = t.shape.dims()[1];
-            Tensor::new(t.shape.clone(), t.data[row * n..][..n].repeat(BATCH))
-        };
-        let (after, _) = clear(&plain, &[same(&batch[0]), same(&batch[1])], state);
+fn of_rows(model: &Graph, loss: Loss, batch: &[Tensor; 2], state: &[Tensor]) -> Vec<Vec<f64>> {
+    let plain = differentiate(model, loss, &Trained::All, rate()).unwrap();
+    let alone = |i: usize| {
+        let (after, _) = clear(&plain, &batch.each_ref().map(|t| row(t, i, BATCH)), state);
         sums(state, &after).iter().map(|g| g / BATCH as f64).collect()
     };
     (0..BATCH).map(alone).collect()
@@ -77,12 +121,14 @@ fn of_rows(loss: Loss, batch: &[Tensor; 2], state: &[Tensor]) -> Vec<Vec<f64>> {
 
 #[test]
 fn long_gradients_are_scaled_down_and_short_ones_are_not() {
-    for loss in [Loss::CrossEntropy, Loss::MeanSquares] {
+    for ((name, model, batch), loss) in
+        cases().iter().flat_map(|case| [Loss::CrossEntropy, Loss::MeanSquares].map(|loss| (case, loss)))
+    {
         for clip in [0.25, 1.0, 64.0] {
-            let step = private(&dense(0.5), loss, clip, 0.0);
+            let step = private(&model(BATCH), loss, clip, 0.0);
             let state = start(&step);
-            let rows = of_rows(loss, &batch(), &state);
-            let (after, want_loss) = clear(&step, &batch(), &state);
+            let rows = of_rows(&model(BATCH), loss, batch, &state);
+            let (after, want_loss) = clear(&step, batch, &state);
             let sum = sums(&state, &after);
             // Each by a factor between four fifths of the ideal one and the ideal one; short ones
             // as they are.
@@ -94,14 +140,16 @@ fn long_gradients_are_scaled_down_and_short_ones_are_not() {
             let off: Vec<f64> = (0..sum.len()).map(|i| sum[i] - scaled(&ideal, i)).collect();
             let given_away: f64 =
                 norms.iter().map(|&n| if n > f64::from(clip) { 0.2 * n * ideal(n) } else { 1e-3 }).sum();
-            assert!(norm(off.iter().copied()) < given_away, "{loss:?} {clip}: {norms:?}");
+            assert!(norm(off.iter().copied()) < given_away, "{name} {loss:?} {clip}: {norms:?}");
             for protocol in ["clear", "mizar", "aby3", "alkaid", "meteor"] {
-                let plan = lay_out(&step, protocol, &[inputs(&batch(), &state)]);
-                let (got, loss, [_, (bytes, rounds)]) = on_shares(protocol, &step, &plan, &batch(), &state);
+                let plan = lay_out(&step, protocol, &[inputs(batch, &state)]);
+                let (got, loss, [_, (bytes, rounds)]) = on_shares(protocol, &step, &plan, batch, &state);
                 let error = largest_difference(&got, &after);
-                println!("{protocol}, clip {clip}: off by {error:.1e}, {rounds} rounds, {bytes} bytes");
-                assert!(error < 2e-3, "{protocol}, clip {clip}: weights are off by {error}");
-                assert!((loss - want_loss).abs() < 2e-3, "{protocol}: {loss} instead of {want_loss}");
+                println!(
+                    "{name}, {protocol}, clip {clip}: off by {error:.1e}, {rounds} rounds, {bytes} bytes"
+                );
+                assert!(error < 2e-3, "{name}, {protocol}, clip {clip}: weights are off by {error}");
+                assert!((loss - want_loss).abs() < 2e-3, "{name}, {protocol}: {loss} instead of {want_loss}");
             }
         }
     }
@@ -112,13 +160,15 @@ fn long_gradients_are_scaled_down_and_short_ones_are_not() {
 /// where nothing is drawn at random another row in its place moves the sum by twice that at most.
 #[test]
 fn a_row_moves_no_sum_by_more_than_the_clip_whatever_numbers_do() {
-    for (loss, clip) in [(Loss::CrossEntropy, 0.5f32), (Loss::MeanSquares, 2.0)] {
+    for ((name, model, batch), (loss, clip)) in cases().iter().flat_map(|case| {
+        [(Loss::CrossEntropy, 0.5f32), (Loss::MeanSquares, 2.0)].map(|of_loss| (case, of_loss))
+    }) {
         let largest = |x: Vec<f64>, most: f64, factor: f32, what: &str| {
             // What truncation of the step and float32 round, of each weight.
             let rounded = BATCH as f64 * (2f64.powi(-15) + f64::from(factor) * 2f64.powi(-23));
             let (length, room) = (norm(x.iter().copied()), rounded * (x.len() as f64).sqrt() * 2.0);
-            assert!(length <= most * f64::from(clip) + room, "{what}, {loss:?}, {factor}: {length}");
-            assert!(factor > 1.0 || length > 0.1 * f64::from(clip), "{what}: {length}");
+            assert!(length <= most * f64::from(clip) + room, "{name}, {what}, {loss:?}, {factor}: {length}");
+            assert!(factor > 1.0 || length > 0.1 * f64::from(clip), "{name}, {what}: {length}");
         };
         for factor in [1.0f32, 100.0, 1e4, 1e6] {
             let large = |step: &Step| {
@@ -126,25 +176,25 @@ fn a_row_moves_no_sum_by_more_than_the_clip_whatever_numbers_do() {
                 state.iter_mut().flat_map(|t| &mut t.data).for_each(|w| *w *= factor);
                 state
             };
-            let alone = private(&dense_of(1, 0.5), loss, clip, 0.0);
-            let [x, y] = batch();
-            let one = [Tensor::new([1, 7], x.data[..7].to_vec()), Tensor::new([1, 3], y.data[..3].to_vec())];
+            let alone = private(&model(1), loss, clip, 0.0);
+            let one = batch.each_ref().map(|t| row(t, 0, 1));
             for protocol in ["clear", "mizar", "aby3", "alkaid", "alkaid-masked", "meteor"] {
                 let plan = lay_out(&alone, protocol, &[inputs(&one, &start(&alone))]);
                 let (after, ..) = on_shares(protocol, &alone, &plan, &one, &large(&alone));
                 let moved = sums(&large(&alone), &after).iter().map(|g| g / BATCH as f64).collect();
                 largest(moved, 1.0, factor, protocol);
             }
-            let step = private(&dense(0.5), loss, clip, 0.0);
-            let mut other = batch();
-            other[0].data[7..14].iter_mut().for_each(|x| *x = -*x + 0.3);
+            let step = private(&model(BATCH), loss, clip, 0.0);
+            let mut other = batch.clone();
+            let n = other[0].data.len() / BATCH;
+            other[0].data[n..2 * n].iter_mut().for_each(|x| *x = -*x + 0.3);
             other[1].data[3..6].rotate_left(1);
-            let plan = lay_out(&step, "clear", &[inputs(&batch(), &start(&step))]);
+            let plan = lay_out(&step, "clear", &[inputs(batch, &start(&step))]);
             let of = |batch: &[Tensor; 2]| {
                 let state = large(&step);
                 sums(&state, &on_shares("clear", &step, &plan, batch, &state).0)
             };
-            let (a, b) = (of(&batch()), of(&other));
+            let (a, b) = (of(batch), of(&other));
             largest(a.iter().zip(&b).map(|(a, b)| a - b).collect(), 2.0, factor, "another row");
         }
     }
@@ -196,10 +246,18 @@ fn every_run_draws_its_own_noise() {
 #[test]
 fn what_has_no_bound_is_refused_by_name() {
     let privacy = Privacy { clip: 1.0, noise: 1.0 };
+    let mut twice = Graph::new("twice");
+    let x = twice.input("x", [4, 3]).unwrap();
+    let w = twice.constant("same.weight", noise([3, 3], 1));
+    let y = twice.add("first", "MatMul", &[x, w], Attributes::none()).unwrap();
+    let y = twice.add("second", "MatMul", &[y, w], Attributes::none()).unwrap();
+    let w = twice.constant("fc.weight", noise([3, 3], 2));
+    let y = twice.add("fc", "MatMul", &[y, w], Attributes::none()).unwrap();
+    twice.output("logits", y);
     let of =
-        |trained: &Trained| differentiate_privately(&small(4), Loss::CrossEntropy, trained, rate(), privacy);
+        |trained: &Trained| differentiate_privately(&twice, Loss::CrossEntropy, trained, rate(), privacy);
     let text = of(&Trained::All).unwrap_err().to_string();
-    assert!(text.contains("w.conv.weight") && text.contains("dense") && !text.contains("fc"), "{text}");
+    assert!(text.contains("w.same.weight") && text.contains("--only") && !text.contains("fc"), "{text}");
     // A head on a body that stays as it is.
     of(&Trained::Only(vec!["fc".into()])).unwrap();
     for clip in [0.0, 1e-3, 100.0, f32::NAN] {

@@ -1,8 +1,8 @@
 //! A step whose weights tell little of any one row: the gradient of each row is scaled down to a
 //! norm, and noise is added to the sum of a batch ([`crate::layers`]' `RowScale` and `NoisySum`).
 
-use crate::graph::{Attributes, Graph, Id};
-use crate::layers::{NOISY_SUM, ROW_SCALE};
+use crate::graph::{Attribute, Attributes, Graph, Id};
+use crate::layers::{CONV_GRAD_ROWS, CONV_GRAD_WEIGHT, NOISY_SUM, ROW_SCALE};
 use crate::passes::pattern::Pattern;
 use crate::problem::{Cause, Problem, Problems, Refusal};
 use std::collections::HashSet;
@@ -21,46 +21,110 @@ pub struct Privacy {
 /// What activations and gradients are held within before norms are taken of them.
 const BOUND: i64 = 16;
 
-/// How the gradient of a weight is made of the rows of a batch.
+/// How the gradient of a weight is made of the rows of a batch: a product of two matrices with a
+/// row for each of the batch's, or the sum of the rows of one.
 struct OfRows {
     left: Option<Id>,
     right: Id,
     turned: bool,
 }
 
-impl OfRows {
-    /// A product of two matrices with a row for each of the batch's, or the sum of the rows of one.
+/// What a gradient is, before it is written as one of rows.
+enum Gradient {
+    /// As it stands.
+    Rows(OfRows),
+    /// The sum of what has a first dimension of the batch's rows, over that and the axes `others`.
+    Sum { of: Id, others: Vec<i64> },
+    /// xᵀδ where each of the batch's rows has several rows of both.
+    Product { x: Id, delta: Id },
+    /// That of a convolution's weights.
+    Kernel { x: Id, delta: Id, attributes: Attributes },
+}
+
+impl Gradient {
     fn of(graph: &Graph, mut gradient: Id, batch: usize) -> Option<Self> {
         let p = Pattern::new(graph);
         while let Some(reshaped) = p.made_by(gradient, "Reshape") {
             gradient = p.input(reshaped, 0)?;
         }
-        let by_rows = |id: Id| matches!(graph.shape(id).dims(), &[rows, _] if rows == batch);
         let product = |left: Id, right: Id| {
             // The later one is the gradient: it is scaled, the other may be data as it is.
             let turned = left.0 > right.0;
-            let (left, right) = if turned { (right, left) } else { (left, right) };
-            (by_rows(left) && by_rows(right)).then_some(OfRows { left: Some(left), right, turned })
+            let (x, delta) = if turned { (right, left) } else { (left, right) };
+            let (&[rows, _], &[others, _]) = (graph.shape(x).dims(), graph.shape(delta).dims()) else {
+                return None;
+            };
+            match rows == others && rows.is_multiple_of(batch) {
+                true if rows == batch => Some(Gradient::Rows(OfRows { left: Some(x), right: delta, turned })),
+                true if !turned => Some(Gradient::Product { x, delta }),
+                _ => None,
+            }
         };
         if let Some(gemm) = p.made_by(gradient, "Gemm") {
             let columns = [p.int(gemm, "transA", 0), p.int(gemm, "transB", 0)] == [Some(1), Some(0)];
-            let alone = columns && p.input(gemm, 2).is_none();
+            let once = gemm.attributes.0.get("alpha").is_none_or(|alpha| *alpha == Attribute::Float(1.0));
+            let alone = columns && once && p.input(gemm, 2).is_none();
             return if alone { product(p.input(gemm, 0)?, p.input(gemm, 1)?) } else { None };
         }
         if let Some(product_of) = p.made_by(gradient, "MatMul") {
             let turned = p.made_by(p.input(product_of, 0)?, "Transpose")?;
             return product(p.input(turned, 0)?, p.input(product_of, 1)?);
         }
+        if let Some(kernel) = p.made_by(gradient, CONV_GRAD_WEIGHT) {
+            let (x, delta) = (p.input(kernel, 0)?, p.input(kernel, 1)?);
+            let of_rows = graph.shape(x).dims().first() == Some(&batch);
+            return of_rows.then(|| Gradient::Kernel { x, delta, attributes: kernel.attributes.clone() });
+        }
         let sum = p.made_by(gradient, "ReduceSum")?;
-        let (right, axes) = (p.input(sum, 0)?, p.integers(sum, 1, "axes"));
-        (by_rows(right) && axes? == [0]).then_some(OfRows { left: None, right, turned: false })
+        let (of, axes) = (p.input(sum, 0)?, p.integers(sum, 1, "axes")?);
+        let others: Vec<i64> = axes.iter().copied().filter(|&axis| axis != 0).collect();
+        let of_rows = graph.shape(of).dims().first() == Some(&batch) && others.len() < axes.len();
+        (of_rows && others.iter().all(|&axis| axis > 0)).then_some(Gradient::Sum { of, others })
+    }
+
+    /// The same as rows: what is no product of two vectors for each row is made for each row, and
+    /// added up then.
+    fn by_rows(self, graph: &mut Graph, name: &str, batch: usize) -> Result<OfRows, Problem> {
+        let add = |graph: &mut Graph, part: &str, op: &str, inputs: &[Id], attributes: Attributes| {
+            graph.add(&format!("private.{name}.{part}"), op, inputs, attributes)
+        };
+        let list = |name: &str, values: &[usize]| {
+            Attributes::none().with(name, values.iter().map(|&n| n as i64).collect::<Vec<_>>())
+        };
+        let right = match self {
+            Gradient::Rows(of) => return Ok(of),
+            Gradient::Sum { of, others } if others.is_empty() => of,
+            Gradient::Sum { of, others } => {
+                let others = Attributes::none().with("axes", others).with("keepdims", 0);
+                add(graph, "each", "ReduceSum", &[of], others)?
+            }
+            Gradient::Kernel { x, delta, attributes } => {
+                add(graph, "each", CONV_GRAD_ROWS, &[x, delta], attributes)?
+            }
+            Gradient::Product { x, delta } => {
+                let several = |graph: &mut Graph, part: &str, x: Id| {
+                    let &[rows, n] = graph.shape(x).dims() else { unreachable!("found to be a matrix") };
+                    add(graph, part, "Reshape", &[x], list("shape", &[batch, rows / batch, n]))
+                };
+                let x = several(graph, "each.left", x)?;
+                let delta = several(graph, "each.right", delta)?;
+                let x = add(graph, "each.turned", "Transpose", &[x], list("perm", &[0, 2, 1]))?;
+                add(graph, "each", "MatMul", &[x, delta], Attributes::none())?
+            }
+        };
+        let dims = [batch, graph.shape(right).elements() / batch];
+        let right = match graph.shape(right).dims() == dims {
+            true => right,
+            false => add(graph, "each.rows", "Reshape", &[right], list("shape", &dims))?,
+        };
+        Ok(OfRows { left: None, right, turned: false })
     }
 }
 
 /// In place of gradients their private forms.
 ///
 /// # Errors
-/// Every weight whose gradient is not made of one vector, or a product of two, for each row.
+/// Every weight whose gradient is no sum of what is made for each row.
 pub(super) fn private(
     graph: &mut Graph,
     privacy: Privacy,
@@ -71,12 +135,12 @@ pub(super) fn private(
     let mut problems: Vec<Problem> = vec![];
     let mut made = vec![];
     for (name, gradient) in gradients {
-        match OfRows::of(graph, *gradient, batch) {
-            Some(of) => made.push(of),
+        match Gradient::of(graph, *gradient, batch) {
+            Some(of) => made.push(of.by_rows(graph, name, batch)?),
             None => {
                 let refusal = Refusal::new(
                     "what one row adds to its gradient has no bound here",
-                    "train dense layers alone with privacy: `--only`, or without",
+                    "train other layers alone with privacy: `--only`, or without",
                 );
                 problems.push(refusal.because(Cause::Unsupported).at(name, ""));
             }

@@ -223,8 +223,8 @@ pub fn differentiate_in_shards(
 /// As [`differentiate`], with a bound on what the weights tell of a row. The loss is not bounded.
 ///
 /// # Errors
-/// As [`differentiate`]; and every trained weight whose gradient is not made of one vector, or a
-/// product of two, for each row: dense layers are, convolutions are not.
+/// As [`differentiate`]; and every trained weight whose gradient is no sum of what is made for each
+/// row, as that of a weight that several layers share.
 pub fn differentiate_privately(
     model: &Graph,
     loss: Loss,

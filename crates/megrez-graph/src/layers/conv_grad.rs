@@ -26,6 +26,10 @@ pub(crate) const CONV_GRAD_INPUT: &str = "ConvGradInput";
 /// output's gradient, with the windows.
 pub(crate) const CONV_GRAD_WEIGHT: &str = "ConvGradWeight";
 
+/// The name that the gradients of Conv's weights for each image have, [N, n]; no ONNX operator. As
+/// [`CONV_GRAD_WEIGHT`].
+pub(crate) const CONV_GRAD_ROWS: &str = "ConvGradRows";
+
 struct ConvGradInput {
     geometry: Sliding,
     shape: Shape,
@@ -192,5 +196,81 @@ impl Layer for ConvGradWeight {
 
     fn work(&self) -> u64 {
         self.geometry.work()
+    }
+}
+
+/// dW of each image: a product of matrices for each, δ [filters, windows] by x's windows, [windows,
+/// channels and taps].
+struct ConvGradRows {
+    /// Of one image.
+    geometry: Sliding,
+    shape: Shape,
+}
+
+pub(super) fn conv_grad_rows(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
+    call.only(2, &["dilations", "group", "kernel_shape", "pads", "strides"])?;
+    let ([images, x @ ..], [others, y @ ..]) = (image(call.shape(0)?)?, image(call.shape(1)?)?);
+    if images != others {
+        return refuse("takes gradients of as many images", "");
+    }
+    let geometry = Sliding::of(call, [1, x[0], x[1], x[2]], [1, y[0], y[1], y[2]])?;
+    let shape = [images, geometry.kernel_shape().elements()].into();
+    Ok(Arc::new(ConvGradRows { geometry, shape }))
+}
+
+impl Layer for ConvGradRows {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn plain(&self, inputs: &[&Tensor]) -> Tensor {
+        let images = self.shape.dims()[0];
+        let [x, delta] = [0, 1].map(|i| inputs[i].data.chunks_exact(inputs[i].data.len() / images));
+        let all = x.zip(delta).flat_map(|(x, delta)| self.geometry.of_kernel(x, delta));
+        Tensor::new(self.shape.clone(), all.collect())
+    }
+
+    fn lower(&self, cx: &mut Lowering, inputs: &[Operand]) -> Result<Secret, Refusal> {
+        let (g, images) = (&self.geometry, self.shape.dims()[0]);
+        let (x, delta) = (inputs[0].secret()?, inputs[1].secret()?);
+        let [rows, columns] = &g.axes;
+        // As far as the last window reaches; what none reaches is not seen.
+        let after = |axis: &Axis| {
+            let reach = (axis.windows - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+            reach.saturating_sub(axis.size() + axis.pad[0])
+        };
+        let x =
+            cx.pad("padded", x, &[0, 0, rows.pad[0], columns.pad[0]], &[0, 0, after(rows), after(columns)])?;
+        let &[_, channels, height, width] = cx.shape(&x).dims() else { unreachable!("understood as images") };
+        let [windows, taps] = [rows.windows * columns.windows, rows.kernel * columns.kernel];
+        let (groups, per_group) = (g.groups, g.per_group());
+        let strides = [
+            channels * height * width,
+            per_group * height * width,
+            rows.stride * width,
+            columns.stride,
+            height * width,
+            rows.dilation * width,
+            columns.dilation,
+        ];
+        let view = View {
+            shape: [images, groups, rows.windows, columns.windows, per_group, rows.kernel, columns.kernel]
+                .into(),
+            strides: strides.map(|s| s as isize).to_vec(),
+            offset: 0,
+        };
+        let seen = cx.view("windows", &x, view)?;
+        let seen = cx.reshape("seen", &seen, [images, groups, windows, per_group * taps].into())?;
+        let delta = cx.reshape("gradients", delta, [images, groups, g.filters / groups, windows].into())?;
+        let y = cx.matmul("product", &delta, &seen)?;
+        cx.reshape("rows", &y, self.shape.clone())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Product
+    }
+
+    fn work(&self) -> u64 {
+        self.shape.dims()[0] as u64 * self.geometry.work()
     }
 }

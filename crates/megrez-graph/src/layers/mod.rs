@@ -76,7 +76,7 @@ pub(crate) use call::FIXED_ONLY;
 pub(crate) use call::{axis, image};
 pub(crate) use choose::{CHOOSE, CHOSEN};
 pub(crate) use compare::{EQUAL, LESS, LESS_OR_EQUAL, NOT_NEGATIVE, POSITIVE, TOWARDS_ZERO, ZERO};
-pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_WEIGHT};
+pub(crate) use conv_grad::{CONV_GRAD_INPUT, CONV_GRAD_ROWS, CONV_GRAD_WEIGHT};
 pub(crate) use cross_entropy::{CROSS_ENTROPY, SOFTMAX_CROSS_ENTROPY};
 pub(crate) use curve::CURVE;
 pub(crate) use function::FUNCTION;
@@ -127,6 +127,7 @@ const REGISTRY: &[(&str, Understand)] = &[
     ("ConstantOfShape", known::constant_of_shape),
     ("Conv", conv::conv),
     (CONV_GRAD_INPUT, conv_grad::conv_grad_input),
+    (CONV_GRAD_ROWS, conv_grad::conv_grad_rows),
     (CONV_GRAD_WEIGHT, conv_grad::conv_grad_weight),
     ("Cos", sine::cosine),
     (CROSS_ENTROPY, cross_entropy::loss),
@@ -222,13 +223,14 @@ const REGISTRY: &[(&str, Understand)] = &[
 ];
 
 /// What decompositions and passes write; no file may.
-const INTERNAL: [&str; 37] = [
+const INTERNAL: [&str; 38] = [
     ADAPTIVE,
     AFFINE,
     AVERAGE_POOL_GRAD,
     CHOOSE,
     CHOSEN,
     CONV_GRAD_INPUT,
+    CONV_GRAD_ROWS,
     CONV_GRAD_WEIGHT,
     CROSS_ENTROPY,
     CURVE,

@@ -1,8 +1,9 @@
 //! What a row of a batch tells by its gradient, bounded and hidden: differential privacy of what is
 //! trained. A row's gradient of dense weights is a product of two vectors, aᵀδ, and that of a bias
 //! δ, so its norm over all weights follows from the norms of vectors, ‖g‖² = Σ ‖a‖²·‖δ‖², without
-//! the gradient itself. [`ROW_SCALE`] finds from it by which factor c ≤ 1 each row is too long;
-//! [`NOISY_SUM`] adds the scaled rows up and the noise to the sum.
+//! the gradient itself. A gradient that is no such product, of a convolution, is made for each row
+//! and taken for one vector. [`ROW_SCALE`] finds from it by which factor c ≤ 1 each row is too
+//! long; [`NOISY_SUM`] adds the scaled rows up and the noise to the sum.
 //!
 //! *No range is believed.* Ranges of training are rehearsed, and whoever computes with a number
 //! outside of its range gets anything. So a and δ are held within bounds by comparisons of all bits
