@@ -256,7 +256,7 @@ class Cluster:
             rehearse: at most so many steps are rehearsed in the clear, for the plan to be laid out by.
             epsilon: train with differential privacy: the parties add noise that none of them knows, so that
                 nothing seen of the weights is more than e^epsilon times as likely with one row as with
-                another in its place. Dense layers only, nothing is rehearsed, and `history` is not covered.
+                another in its place. Nothing is rehearsed, and `history` is not covered.
             delta: but with this probability, well below one over the number of rows.
             clip: the norm to which the gradient of a row is scaled down.
             callbacks: each is called after every epoch with its number, from 0, and its loss.

@@ -3,7 +3,9 @@
 use crate::cluster::{Needs, There};
 use crate::progress;
 use clap::Args;
-use megrez::train::{Consent, History, Job, JobId, OfJob, Stage, Standing, epsilon, history, of_job, wait};
+use megrez::train::{
+    Consent, History, Job, JobId, OfJob, Stage, Standing, epsilon, guaranteed, history, of_job, wait,
+};
 use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
 use megrez_service::approval::now_s;
@@ -149,7 +151,7 @@ pub(crate) fn proposed(job: &Job, path: &Path, json: bool) -> Result<ExitCode> {
 /// Makes sure that a job keeps to the rules of whoever owns rows in it, as far as this client is
 /// told them. The parties look again.
 pub(crate) fn kept_to(cluster: &mut Cluster, job: &Job) -> Result<()> {
-    let broken = cluster.broken_rules(job)?;
+    let broken = cluster.broken_rules(job, guaranteed)?;
     if broken.is_empty() { Ok(()) } else { Err(Error::of(ErrorKind::NotPermitted, broken.join("; "))) }
 }
 

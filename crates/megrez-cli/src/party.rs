@@ -1,6 +1,7 @@
 //! `megrez party`: a party as a service.
 
 use clap::Args;
+use megrez::train::guaranteed;
 use megrez::{ClusterConfig, DeviceChoice, Error, ErrorKind, PartyConfig, Result};
 use megrez_net::certs::{self, Report};
 use megrez_net::{Config, Endpoint, Identity, PeerName};
@@ -43,7 +44,7 @@ pub(crate) struct PartyArgs {
 
 pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
     let Some(path) = &args.config else {
-        serve_embedded()?;
+        serve_embedded(guaranteed)?;
         return Ok(ExitCode::SUCCESS);
     };
     let config = PartyConfig::load(path)?;
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &PartyArgs, json: bool) -> Result<ExitCode> {
         audit: config.audit,
         traces: config.traces,
         rights: config.policy,
+        guarantees: guaranteed,
     };
     let service = Service::new(endpoint, policy, device)?;
     let log = Log::stderr(config.party, log_config);

@@ -50,7 +50,7 @@ impl Learning {
 #[command(next_help_heading = "Privacy of rows")]
 pub(crate) struct Private {
     /// Train with differential privacy: noise, so that no weights are more than e^EPSILON times as
-    /// likely with one row as with another in its place. Dense layers only; losses are not covered.
+    /// likely with one row as with another in its place. Losses are not covered.
     #[arg(long)]
     pub(crate) epsilon: Option<f64>,
     /// But with this probability, well below one over the number of rows.

@@ -307,6 +307,24 @@ fn a_private_job_says_what_its_plans_guarantee() {
     let line = format!("{train} --model net-b --keep images --propose {{}}");
     let proposed = deployment.cli("alice", &line, &[&job]).json("megrez.propose/1");
     assert!(proposed["says"].to_string().contains("PRIVATE by the plans"), "{proposed}");
+    // Rules may ask for a guarantee: a job is refused before anybody is asked, and by the parties
+    // whoever has approved it.
+    let rule = |most: &str| {
+        let rules =
+            deployment.folder.file("rules.toml", format!("most_epsilon = {most}\nmodels_to = [\"alice\"]\n"));
+        deployment.cli("bob", "allow clinic alice --rules {}", &[&rules]).ok();
+    };
+    rule("6.01");
+    says(&dense.replace("private", "again"));
+    deployment.cli("bob", "approve --job {} --of clinic", &[&job]).ok();
+    rule("5.9");
+    let refused = "its plans guarantee ε = 6.00, and ε of at most 5.9 at δ = 1e-5 is asked for";
+    deployment.cli("alice", "--json train --job {}", &[&job]).refused(&[refused]);
+    let propose = |train: &str| deployment.cli("alice", &format!("{train} {dense} --propose {{}}"), &[&job]);
+    propose(train).refused(&[refused]);
+    propose(train.split_once(" --epsilon").unwrap().0).refused(&["guarantee no privacy of rows"]);
+    rule("6.01");
+    deployment.cli("alice", "--json train --job {}", &[&job]).json("megrez.train-job/1");
 }
 
 fn losses_of(report: &Json) -> usize {

@@ -87,7 +87,9 @@ mod _native {
     /// Serves as a party of the process at the other end of standard input, until that ends.
     #[pyfunction]
     fn serve_embedded(py: Python<'_>) -> PyResult<()> {
-        Call::begin(py).detached(megrez_service::embedded::serve_embedded).map_err(error)
+        Call::begin(py)
+            .detached(|| megrez_service::embedded::serve_embedded(megrez::train::guaranteed))
+            .map_err(error)
     }
 
     /// Serves as one of two parties of the process at the other end of standard input, until that

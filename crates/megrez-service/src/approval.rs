@@ -50,7 +50,7 @@ impl Grant {
 }
 
 /// An owner's word on who may use a stored model, or ask for training on stored rows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// The name of the model or of the rows.
     pub model: String,
@@ -68,7 +68,7 @@ pub struct Usage {
 
 /// Conditions of whoever owns rows. A machine checks them: a job that breaks one is refused before
 /// its owner is asked, and refused by every party whoever has approved it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
     /// The protocols, by name; one `*` stands for any letters, here and below. Default: all.
@@ -85,6 +85,33 @@ pub struct Rules {
     pub weights_to: Vec<String>,
     /// Who may run a model that is kept. Default: nobody, so no model is kept.
     pub models_to: Vec<String>,
+    /// The most that weights, and what a model of them answers, may tell of a row by the job's
+    /// plans: ε. Default: no limit.
+    pub most_epsilon: Option<f64>,
+    /// The δ that goes with `most_epsilon`. Default: 10^−5.
+    pub delta: f64,
+}
+
+/// What a job's plans guarantee of the weights that they train: differential privacy of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guarantee {
+    /// ε at the δ that was asked for, over all epochs.
+    pub epsilon: f64,
+    /// As long as no number of a row is larger than this.
+    pub range: f64,
+}
+
+/// Reads the plans of a job: what they guarantee at a δ, or `None`. This crate can't; whoever
+/// starts a party brings it.
+pub type Guarantees = fn(&Job, f64) -> Option<Guarantee>;
+
+/// What rules look at besides a job.
+#[derive(Clone, Copy)]
+pub struct Looks {
+    /// The largest number of its rows, as their owners have declared.
+    pub largest: f64,
+    /// Reads its plans.
+    pub guarantees: Guarantees,
 }
 
 impl Default for Rules {
@@ -97,6 +124,8 @@ impl Default for Rules {
             losses_to: vec![],
             weights_to: vec![],
             models_to: vec![],
+            most_epsilon: None,
+            delta: 1e-5,
         }
     }
 }
@@ -129,6 +158,12 @@ impl Rules {
         let plain = |name: &&String| {
             name.len() <= 64 && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '*'))
         };
+        if self.most_epsilon.is_some_and(|most| !(most > 0.0 && most.is_finite())) {
+            return Err(Error::Refused("most_epsilon is a number above 0".into()));
+        }
+        if !(self.delta > 0.0 && self.delta < 1.0) {
+            return Err(Error::Refused("delta is between 0 and 1".into()));
+        }
         match lists.into_iter().flatten().find(|name| !plain(name) || name.matches('*').count() > 1) {
             Some(name) => {
                 let name = name.escape_debug();
@@ -141,7 +176,7 @@ impl Rules {
     }
 
     /// What in a job breaks them; nothing if it keeps to all.
-    pub fn broken_by(&self, job: &Job) -> Vec<String> {
+    pub fn broken_by(&self, job: &Job, Looks { largest, guarantees }: Looks) -> Vec<String> {
         let has = |list: &[String], name: &str| list.iter().any(|pattern| matches(pattern, name));
         let mut broken = vec![];
         if !has(&self.protocols, &job.protocol) {
@@ -181,6 +216,20 @@ impl Rules {
                 broken.push(format!("`{others}` may run the model `{}` that it keeps", keep.model));
             }
         }
+        if let Some(most) = self.most_epsilon {
+            let asked = format!("ε of at most {most} at δ = {:e} is asked for", self.delta);
+            match guarantees(job, self.delta) {
+                None => broken.push(format!("its plans guarantee no privacy of rows, and {asked}")),
+                Some(found) if found.epsilon > most => {
+                    broken.push(format!("its plans guarantee ε = {:.2}, and {asked}", found.epsilon));
+                }
+                Some(found) if found.range < largest => broken.push(format!(
+                    "its plans guarantee privacy of numbers up to {}, and the rows have some of up to {largest}",
+                    found.range
+                )),
+                Some(_) => {}
+            }
+        }
         broken
     }
 
@@ -188,8 +237,8 @@ impl Rules {
     ///
     /// # Errors
     /// [`ErrorKind::NotPermitted`], with everything in it that does.
-    pub fn permit(&self, rows: &str, owner: &str, job: &Job) -> Result<()> {
-        let broken = self.broken_by(job);
+    pub fn permit(&self, rows: &str, owner: &str, job: &Job, looks: Looks) -> Result<()> {
+        let broken = self.broken_by(job, looks);
         if broken.is_empty() {
             return Ok(());
         }
@@ -276,10 +325,25 @@ mod tests {
             models_to: names(&["alice", "ward-*"]),
             ..Rules::default()
         };
-        assert_eq!(rules.broken_by(&job()), Vec::<String>::new());
-        rules.permit("clinic-b", "bob", &job()).unwrap();
+        // Numbers up to 8, of ε = 2 at δ = 10^−5 and a little more at less.
+        let guarantee = |_: &Job, delta: f64| {
+            Some(Guarantee { epsilon: if delta < 1e-5 { 2.5 } else { 2.0 }, range: 8.0 })
+        };
+        let looks = Looks { largest: 8.0, guarantees: guarantee };
+        assert_eq!(rules.broken_by(&job(), looks), Vec::<String>::new());
+        rules.permit("clinic-b", "bob", &job(), looks).unwrap();
+        let private = Rules { most_epsilon: Some(2.0), ..rules.clone() };
+        assert_eq!(private.broken_by(&job(), looks), Vec::<String>::new());
+        for (looks, what) in [
+            (Looks { largest: 9.0, ..looks }, "numbers up to 8, and the rows have some of up to 9"),
+            (Looks { guarantees: |_, _| None, ..looks }, "guarantee no privacy of rows"),
+        ] {
+            let broken = private.broken_by(&job(), looks);
+            assert!(broken.len() == 1 && broken[0].contains(what), "{broken:?}");
+            assert!(rules.broken_by(&job(), looks).is_empty(), "without the rule nothing is asked for");
+        }
         let broken = |rules: Rules| {
-            let broken = rules.broken_by(&job());
+            let broken = rules.broken_by(&job(), looks);
             assert_eq!(broken.len(), 1, "{broken:?}");
             broken[0].clone()
         };
@@ -292,11 +356,13 @@ mod tests {
             (Rules { weights_to: names(&["alice"]), ..rules.clone() }, "`w.1` is opened to `bob` at the end"),
             (Rules { models_to: names(&["alice"]), ..rules.clone() }, "`ward-1` may run"),
             (Rules { models_to: vec![], ..rules.clone() }, "`alice`, `ward-1` may run"),
+            (Rules { most_epsilon: Some(1.0), ..rules.clone() }, "ε = 2.00, and ε of at most 1 at δ = 1e-5"),
+            (Rules { delta: 1e-6, ..private.clone() }, "ε = 2.50"),
         ] {
             let told = broken(rules);
             assert!(told.contains(what), "{told}");
         }
-        let refused = Rules::default().permit("clinic-b", "bob", &job()).unwrap_err();
+        let refused = Rules::default().permit("clinic-b", "bob", &job(), looks).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NotPermitted);
         // By default nothing leaves: all of it is named at once.
         assert_eq!(refused.to_string().matches(';').count(), 3, "{refused}");
@@ -316,6 +382,10 @@ mod tests {
             ("losses_to = [\"a*b*\"]", "a*b*"),
             ("losses_to = [\"Alice\"]", "Alice"),
             ("most_epochs = -1", "most_epochs"),
+            ("most_epsilon = 0.0", "most_epsilon"),
+            ("most_epsilon = nan", "most_epsilon"),
+            ("most_epsilon = inf", "most_epsilon"),
+            ("delta = 1.0", "delta"),
         ] {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains(what) && error.contains("megrez-rules"), "{error}");

@@ -1,6 +1,7 @@
 //! Parties on this machine: real processes on loopback, with mutual TLS and keys that live as long
 //! as they do. The client is the parent process; the children are usually the same program.
 
+use crate::approval::Guarantees;
 use crate::client::Cluster;
 use crate::config::public_weights;
 use crate::launch::{Children, Program, Start, listen, read_line};
@@ -123,8 +124,8 @@ impl Parties {
     }
 }
 
-/// The child's side: serves until standard input ends.
-pub fn serve_embedded() -> Result<()> {
+/// The child's side: serves until standard input ends. `guarantees` is what rules of owners ask.
+pub fn serve_embedded(guarantees: Guarantees) -> Result<()> {
     crate::heap::keep();
     let mut stdin = BufReader::new(std::io::stdin());
     let start: Start<Task> = read_line(&mut stdin)?;
@@ -148,6 +149,7 @@ pub fn serve_embedded() -> Result<()> {
         audit: None,
         traces: None,
         rights: None,
+        guarantees,
     };
     let log = Log::of_child(endpoint.me());
     let service = Service::new(Arc::clone(&endpoint), policy, device)?;

@@ -15,3 +15,12 @@ pub struct ModelPlan {
     /// What the recipient opens.
     pub outputs: Vec<Revealed>,
 }
+
+impl ModelPlan {
+    /// The largest number that the data's owner declares.
+    #[must_use]
+    pub fn largest(&self) -> f64 {
+        let of = |input: &DataInput| input.range.low.abs().max(input.range.high.abs());
+        self.data_inputs.iter().map(of).fold(0.0, f64::max)
+    }
+}

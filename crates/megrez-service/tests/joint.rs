@@ -66,6 +66,7 @@ impl Parties {
                 audit: (!name.is_empty()).then(|| data.join("audit.jsonl")),
                 traces: None,
                 rights: None,
+                guarantees: |_, _| None,
             };
             let device: AnyDevice = "cpu".parse::<DeviceChoice>().unwrap().open().unwrap();
             let service = Service::new(Arc::clone(endpoint), policy, device).unwrap();

@@ -113,6 +113,7 @@ impl Three {
                 audit: Some(folder.join(format!("audit{me}.jsonl"))),
                 traces: None,
                 rights,
+                guarantees: |_, _| None,
             };
             let service = Service::new(Arc::clone(endpoint), policy, AnyDevice::default()).unwrap();
             services.push(Arc::clone(&service));

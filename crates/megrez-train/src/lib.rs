@@ -28,7 +28,7 @@ pub use megrez_graph::differentiate::{
 pub use megrez_service::client::Standing;
 pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Shards, Stage, Stands, ids};
 pub use predict::{Asked, PREDICTED, propose_predictions};
-pub use privacy::{Budget, OfJob, epsilon, of_job, rho};
+pub use privacy::{Budget, OfJob, epsilon, guaranteed, of_job, rho};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};
 pub use session::{Epoch, Training, compile};
 pub use stored::{Form, NewRows, ROWS, StoredRows, describe_rows, upload_rows};

@@ -14,6 +14,7 @@ use megrez_graph::lower::DataInput;
 use megrez_model::privacy::guarantee;
 use megrez_plan::Plan;
 use megrez_ring::Shape;
+use megrez_service::approval::Guarantee;
 use megrez_service::training::Job;
 use megrez_service::{Error, ErrorKind, Result};
 
@@ -145,6 +146,13 @@ pub fn of_job(job: &Job) -> Option<OfJob> {
         all.range = all.range.min(range);
     }
     Some(all).filter(|all| all.rho > 0.0)
+}
+
+/// As [`of_job`], for rules of owners: ε at this δ.
+#[must_use]
+pub fn guaranteed(job: &Job, delta: f64) -> Option<Guarantee> {
+    let OfJob { rho, range } = of_job(job)?;
+    Some(Guarantee { epsilon: epsilon(rho, delta), range })
 }
 
 #[cfg(test)]

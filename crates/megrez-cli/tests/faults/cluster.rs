@@ -131,6 +131,7 @@ impl Parties {
                 audit: None,
                 traces: None,
                 rights: None,
+                guarantees: |_, _| None,
             };
             let service = Service::new(Arc::clone(&endpoint), policy, AnyDevice::default()).unwrap();
             let log = Log::new(me, LogConfig::default(), self.log.clone());

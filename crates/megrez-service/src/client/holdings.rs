@@ -2,7 +2,7 @@
 
 use super::lines::unexpected;
 use super::{Cluster, Description};
-use crate::approval::{Approval, Grant, Rules, Usage, now_s};
+use crate::approval::{Approval, Grant, Guarantees, Looks, Rules, Usage, now_s};
 use crate::audit::Subject;
 use crate::log::date;
 use crate::protocols::is_float;
@@ -140,14 +140,23 @@ impl Cluster {
     ///
     /// # Errors
     /// If a party cannot say.
-    pub fn broken_rules(&mut self, job: &Job) -> Result<Vec<String>> {
-        let held =
-            self.holdings()?.into_iter().filter(|held| job.uses(&held.name) && held.owner != job.client);
+    pub fn broken_rules(&mut self, job: &Job, guarantees: Guarantees) -> Result<Vec<String>> {
+        let held = self.holdings()?.into_iter();
+        let held: Vec<_> = held
+            .filter(|held| job.uses(&held.name) && held.owner != job.client && held.rules.is_some())
+            .collect();
+        let mut largest = 0f64;
+        if held.iter().filter_map(|held| held.rules.as_ref()).any(|rules| rules.most_epsilon.is_some()) {
+            for set in job.sets() {
+                largest = largest.max(self.describe(set, 0)?.plan.largest());
+            }
+        }
+        let looks = Looks { largest, guarantees };
         let broken = |held: Holding| {
             let Holding { name, owner, rules, .. } = held;
-            rules.and_then(|rules| rules.permit(&name, &owner, job).err()).map(|e| e.to_string())
+            rules.and_then(|rules| rules.permit(&name, &owner, job, looks).err()).map(|e| e.to_string())
         };
-        Ok(held.filter_map(broken).collect())
+        Ok(held.into_iter().filter_map(broken).collect())
     }
 
     /// Removes a model or rows that this client has stored, from every party that has them.

@@ -9,6 +9,7 @@ use super::settings::{Current, Settings};
 use super::stored::{ModelHeader, forbidden};
 use super::traces::TraceConfig;
 use super::uses::{Use, Uses};
+use crate::approval::Guarantees;
 use crate::protocols;
 use crate::wire::{self, Run, Source};
 use crate::{Error, ErrorKind, Result};
@@ -52,6 +53,8 @@ pub struct Policy {
     pub traces: Option<TraceConfig>,
     /// What clients may ask for; `None` where all may ask for everything.
     pub rights: Option<PathBuf>,
+    /// Reads what the plans of a job guarantee, for owners whose rules ask for it.
+    pub guarantees: Guarantees,
 }
 
 /// A party without its clients.

@@ -24,7 +24,7 @@ use megrez_session::Party;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-pub(super) const MAGIC: &[u8; 16] = b"megrez-model-005";
+pub(super) const MAGIC: &[u8; 16] = b"megrez-model-006";
 pub(super) const PURPOSE: &str = "megrez 2026 stored model";
 /// How far an owner's clock may be ahead of a party's, in seconds.
 const AHEAD: u64 = 300;
@@ -203,6 +203,11 @@ impl ModelHeader {
             written_s,
             made: self.upload,
         })
+    }
+
+    /// The largest number of rows, as their owner has declared.
+    pub(super) fn largest(&self) -> f64 {
+        self.plans.iter().map(ModelPlan::largest).fold(0.0, f64::max)
     }
 
     /// What its owner has let a client do.

@@ -15,7 +15,7 @@ use super::host::{Host, ended};
 use super::opened::StoredModel;
 use super::service::Service;
 use super::stored::{ModelHeader, forbidden};
-use crate::approval::Approval;
+use crate::approval::{Approval, Looks};
 use crate::protocols;
 use crate::training::{Consent, Job, JobId, JobState, Stands, Work};
 use crate::wire::{self, Reply, Train};
@@ -340,15 +340,19 @@ impl Service {
         let mut stored = vec![];
         for named in job.sets().chain([&job.start]) {
             let found = StoredModel::open(&host.policy.models, named, &job.client, me, false)?;
-            let ModelHeader { rules, owner, .. } = &found.header;
-            if let Some(rules) = rules.as_ref().filter(|_| *owner != job.client) {
-                rules.permit(named, owner, job)?;
-            }
             // A model may be run by those whom its owner allows; only its owner trains it further.
             if !found.header.rows && found.header.owner != job.client {
                 return Err(forbidden(format!("`{}` may not train the model `{named}` further", job.client)));
             }
             stored.push(found);
+        }
+        let guarantees = host.policy.guarantees;
+        let largest = stored.iter().map(|found| found.header.largest()).fold(0.0, f64::max);
+        for found in &stored {
+            let ModelHeader { rules, owner, .. } = &found.header;
+            if let Some(rules) = rules.as_ref().filter(|_| *owner != job.client) {
+                rules.permit(found.header.name(), owner, job, Looks { largest, guarantees })?;
+            }
         }
         let owners = |found: &StoredModel| {
             let (name, upload) = (found.header.name().to_owned(), found.header.upload);
