@@ -634,8 +634,8 @@ mod tests {
                 continue;
             }
             for (i, &id) in step.inputs.iter().enumerate() {
-                // A view of the same shape is the same, and noise in place of a sum tells nothing, nor
-                // what another sum is with noise.
+                // A view of the same shape is the same, and noise in place of a sum tells nothing,
+                // nor what another sum is with noise.
                 let noise = |other: ValueId| {
                     let made = made.plan.steps.iter().find(|s| s.output == other);
                     let tells_nothing = |s: &megrez_plan::Step| {

@@ -23,8 +23,8 @@ pub(super) fn relu(call: &Call) -> Result<Arc<dyn Layer>, Refusal> {
     Ok(Arc::new(Relu(call.shape(0)?.clone())))
 }
 
-/// x, settled, and max(x, 0) of it. The backward pass takes the same bit; the truncation goes beside
-/// the comparison.
+/// x, settled, and max(x, 0) of it. The backward pass takes the same bit; the truncation goes
+/// beside the comparison.
 pub(super) fn leaving_its_bit(cx: &mut Lowering, x: &Secret) -> Result<[Secret; 2], Refusal> {
     let bit = cx.non_negative("bit", x)?;
     let wrong = cx.last_cut() >> cx.frac_of(x).saturating_sub(cx.frac());
