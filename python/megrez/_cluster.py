@@ -216,7 +216,7 @@ class Cluster:
         momentum: float | None = None,
         weight_decay: float | str = 0.0,
         halve_every: int | None = None,
-        loss: Literal["cross-entropy", "mse"] = "cross-entropy",
+        loss: Literal["cross-entropy", "binary-cross-entropy", "hinge", "mse"] = "cross-entropy",
         only: Sequence[str] = (),
         keep: str | None = None,
         allow: Sequence[str] = (),
@@ -248,7 +248,9 @@ class Cluster:
             weight_decay: as in torch: a step takes rate times this of each weight away; a number as
                 `rate` is, or 0.
             halve_every: the rate is halved after every so many epochs; by default it stays.
-            loss: softmax cross-entropy, or half the squared distance.
+            loss: softmax cross-entropy; the cross-entropy of a sigmoid for each output, or its hinge loss, of
+                labels 0 and 1 (one output for two classes, or each class against all others); or half the
+                squared distance.
             only: the weights, or layers, that are trained; the others are frozen. Default: all.
             keep: the name of the stored model; by default one that nothing else has.
             allow: the clients who may run it besides this one.

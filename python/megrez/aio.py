@@ -213,7 +213,7 @@ class Cluster:
         momentum: float | None = None,
         weight_decay: float | str = 0.0,
         halve_every: int | None = None,
-        loss: Literal["cross-entropy", "mse"] = "cross-entropy",
+        loss: Literal["cross-entropy", "binary-cross-entropy", "hinge", "mse"] = "cross-entropy",
         only: Sequence[str] = (),
         keep: str | None = None,
         allow: Sequence[str] = (),

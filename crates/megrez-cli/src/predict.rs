@@ -25,7 +25,7 @@ pub(crate) struct Predict {
     /// the same rows. Labels among them are not read.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     data: Vec<String>,
-    /// Which loss it was trained by: cross-entropy or mse.
+    /// Which loss it was trained by: cross-entropy, binary-cross-entropy, hinge or mse.
     #[arg(long, default_value = "cross-entropy")]
     loss: Loss,
     /// Only these weights were trained, as training was told [default: all].

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let right = match (&test, &trail.weights) {
         (Some(test), Some(weights)) => {
             let model = any_model(args.model()?, batch.min(test.count().max(1)), args.seed)?;
-            Some(accuracy(&with_weights(&model, weights), test)?)
+            Some(accuracy(&with_weights(&model, weights), args.learning.loss, test)?)
         }
         _ => None,
     };

@@ -18,7 +18,8 @@ const REHEARSED: usize = 200;
 #[derive(Args)]
 #[command(next_help_heading = "Learning")]
 pub(crate) struct Learning {
-    /// What is made small: cross-entropy (of softmax) or mse.
+    /// What is made small: cross-entropy (of softmax), binary-cross-entropy (of a sigmoid for each
+    /// output), hinge (of each output against zero) or mse.
     #[arg(long, default_value = "cross-entropy")]
     pub(crate) loss: Loss,
     /// Rows of a step.

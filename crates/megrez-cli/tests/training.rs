@@ -80,6 +80,33 @@ fn training_on_shares_follows_training_in_the_clear() {
     }
 }
 
+/// Each class against all others: by their sigmoids, and by their distance from a border.
+#[test]
+fn losses_of_yes_and_no_train_as_in_the_clear() {
+    let (inputs, labels) = (digits("test_images.npy"), digits("test_labels.npy"));
+    for loss in ["binary-cross-entropy", "hinge"] {
+        let folder = std::env::temp_dir().join(format!("megrez-{loss}-{}", std::process::id()));
+        let run = |more: &str| {
+            let line = format!(
+                "train --model net-b --loss {loss} --inputs {inputs} --labels {labels} --batch 30 --epochs 8 --rate 2^-6 \
+                 --test-inputs {inputs} --test-labels {labels} --weights-to {} {more}",
+                folder.display()
+            );
+            let (done, report) = megrez(&line.split_whitespace().collect::<Vec<_>>());
+            assert!(done, "{report}");
+            report
+        };
+        let of = |report: &Json| {
+            let first = report["epochs"][0]["loss"].as_f64().unwrap();
+            (first, report["accuracy"].as_f64().unwrap())
+        };
+        let ((want, right), (got, also)) = (of(&run("--plain")), of(&run("--protocol mizar")));
+        assert!((want - got).abs() < 0.02, "{loss}: {got} instead of {want}");
+        assert!(right > 0.7 && also > right - 0.05, "{loss}: {also} and {right}");
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
+
 #[test]
 fn a_step_is_measured() {
     let (done, report) =

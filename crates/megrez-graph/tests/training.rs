@@ -175,6 +175,15 @@ mod reference {
                 z.iter().zip(y).map(|(z, &y)| f64::from(y) * (sum.ln() - z)).sum::<f64>()
             }
             Loss::MeanSquares => z.iter().zip(y).map(|(z, &y)| (z - f64::from(y)).powi(2) / 2.0).sum(),
+            Loss::BinaryCrossEntropy => {
+                let p = |z: f64| 1.0 / (1.0 + (-z).exp());
+                let of = |(&z, &y): (&f64, &f32)| if y > 0.5 { -p(z).ln() } else { -p(-z).ln() };
+                z.iter().zip(y).map(of).sum()
+            }
+            Loss::Hinge => {
+                let of = |(z, &y): (&f64, &f32)| (1.0 - z * (2.0 * f64::from(y) - 1.0)).max(0.0);
+                z.iter().zip(y).map(of).sum()
+            }
         };
         rows.map(of_row).sum::<f64>() / shape[0] as f64
     }
@@ -224,7 +233,9 @@ fn agrees(model: &Graph, loss: Loss, x: &Tensor, y: &Tensor, tolerance: f64) {
 fn a_step_is_what_references_say() {
     let (x, y) = (noise([4, 2, 8, 8], 7), labels(4, 5));
     agrees(&small(4), Loss::CrossEntropy, &x, &y, 1e-4);
-    agrees(&small(4), Loss::MeanSquares, &x, &y, 1e-4);
+    for loss in [Loss::MeanSquares, Loss::BinaryCrossEntropy, Loss::Hinge] {
+        agrees(&small(4), loss, &x, &y, 1e-4);
+    }
     for (name, shape) in [("net-a", vec![2, 784]), ("lenet", vec![2, 1, 28, 28])] {
         let model = models::build(name, 2, 1).unwrap();
         agrees(&model, Loss::CrossEntropy, &noise(shape, 3), &labels(2, 10), 1e-3);

@@ -156,7 +156,8 @@ impl Rows {
         let count = rows(&inputs);
         let labels = match *labels.shape.dims() {
             [n, k] if n == count && k == classes => labels,
-            [n] | [n, 1] if n == count && loss == Loss::CrossEntropy => one_hot(&labels.data, classes)?,
+            [n] if n == count && classes == 1 && loss != Loss::CrossEntropy => labels.reshape([n, 1]),
+            [n] | [n, 1] if n == count && loss.has_classes() => one_hot(&labels.data, classes)?,
             _ => {
                 return invalid(format!(
                     "{count} rows of {classes} classes have labels {}: give class numbers, or one row for each",
@@ -164,6 +165,11 @@ impl Rows {
                 ));
             }
         };
+        let within = |label: &f32| (0.0..=1.0).contains(label);
+        if let (true, Some(at)) = (loss.has_classes(), labels.data.iter().position(|label| !within(label))) {
+            let (row, label) = (at / classes.max(1), labels.data[at]);
+            return invalid(format!("label {row} is {label}: of a class it is between 0, no, and 1, yes"));
+        }
         Ok(Rows { inputs, labels })
     }
 
@@ -239,11 +245,16 @@ pub fn with_weights(model: &Graph, weights: &[(String, Tensor)]) -> Graph {
     model
 }
 
-/// The share of rows whose largest output is at the label, in the clear.
+/// The share of rows whose largest output is at the label, in the clear; of a model of one output,
+/// which says yes or no, the share of right answers.
 ///
 /// # Errors
-/// If the rows do not go with the model.
-pub fn accuracy(model: &Graph, rows: &Rows) -> Result<f64> {
+/// If the rows do not go with the model, or there are no classes.
+pub fn accuracy(model: &Graph, loss: Loss, rows: &Rows) -> Result<f64> {
+    // A model that says how likely yes is, and one that says how much more than no.
+    let is_probability =
+        model.nodes.iter().any(|node| model.is_output(node.output) && Some(&*node.op) == loss.function());
+    let border = if is_probability { 0.5 } else { 0.0 };
     let batch = model.inputs.first().and_then(|&id| model.shape(id).dims().first().copied()).unwrap_or(1);
     let order: Vec<usize> = (0..rows.count()).collect();
     let largest = |row: &[f32]| (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
@@ -252,8 +263,15 @@ pub fn accuracy(model: &Graph, rows: &Rows) -> Result<f64> {
         let [x, y] = rows.batch(&order, run, batch);
         let found = plain::run(model, &[x])?.remove(0);
         let classes = y.shape.dims()[1];
+        if classes == 1 && !loss.has_classes() {
+            return invalid("rows of one target have no class to be right about".into());
+        }
         let pairs = found.data.chunks_exact(classes).zip(y.data.chunks_exact(classes));
-        right += pairs.filter(|(found, y)| largest(found) == largest(y)).count();
+        let is_right = |(found, y): &(&[f32], &[f32])| match (found, y) {
+            ([found], [y]) => (*found > border) == (*y > 0.5),
+            _ => largest(found) == largest(y),
+        };
+        right += pairs.filter(is_right).count();
         seen += batch;
     }
     match seen {
@@ -265,7 +283,7 @@ pub fn accuracy(model: &Graph, rows: &Rows) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use megrez_graph::models;
+    use megrez_graph::{Attributes, models};
 
     #[test]
     fn labels_become_rows_and_damaged_ones_are_refused() {
@@ -304,6 +322,35 @@ mod tests {
         assert_eq!(stages("3*2^-4", None, 7).unwrap(), [of("3*2^-4", 7)]);
         assert_eq!(stages("2^-4", Some(2), 5).unwrap(), [of("2^-4", 2), of("2^-5", 2), of("2^-6", 1)]);
         assert!(stages("2^-29", Some(1), 2).is_ok() && stages("2^-29", Some(1), 3).is_err());
+    }
+
+    #[test]
+    fn one_output_says_yes_or_no() {
+        let model = |function: Option<&str>| {
+            let mut g = Graph::new("one");
+            let x = g.input("x", [2, 1]).unwrap();
+            let w = g.constant("w", Tensor::filled([1, 1], 1.0));
+            let mut y = g.add("y", "MatMul", &[x, w], Attributes::none()).unwrap();
+            if let Some(function) = function {
+                y = g.add("end", function, &[y], Attributes::none()).unwrap();
+            }
+            g.output("y", y);
+            g
+        };
+        let (loss, x) = (Loss::BinaryCrossEntropy, Tensor::new([4, 1], vec![2.0, 0.2, -0.1, -3.0]));
+        let of = |loss, labels: Vec<f32>| Rows::new(&model(None), loss, x.clone(), Tensor::new([4], labels));
+        let rows = of(loss, vec![1.0, 0.0, 0.0, 0.0]).unwrap();
+        // A number of more than 0 says yes, and a probability of more than a half.
+        for function in [None, Some("Sigmoid")] {
+            assert_eq!(accuracy(&model(function), loss, &rows).unwrap(), 0.75);
+        }
+        assert_eq!(accuracy(&model(None), Loss::Hinge, &rows).unwrap(), 0.75);
+        let targets = of(Loss::MeanSquares, vec![5.0, -2.0, 0.0, 0.0]).unwrap();
+        assert!(accuracy(&model(None), Loss::MeanSquares, &targets).is_err());
+        for wrong in [2.0, -0.5, f32::NAN] {
+            let error = of(loss, vec![1.0, wrong, 0.0, 0.0]).err().unwrap().to_string();
+            assert!(error.contains("label 1"), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Training in the clear: what to expect, and how large a step's numbers get.
 
-use crate::{Loss, Rows, Step};
+use crate::{Rows, Step};
 use megrez_graph::{Calibration, Interval, Tensor, calibrate, plain};
 use megrez_service::{Error, ErrorKind, Result};
 
@@ -80,7 +80,7 @@ impl Rehearsal {
 
 /// The range of labels that are not larger than `largest`, where they are targets and not classes.
 fn labels(step: &Step, largest: f64) -> Interval {
-    Interval::abs(if step.loss == Loss::MeanSquares { largest.max(1.0) } else { 1.0 })
+    Interval::abs(if step.loss.has_classes() { 1.0 } else { largest.max(1.0) })
 }
 
 /// Runs the step in the clear on some batches and measures it. Whoever sees a plan that is fitted

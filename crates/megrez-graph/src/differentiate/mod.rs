@@ -5,16 +5,16 @@
 //!
 //! Backward compares nothing: the bits of ReLUs and pools are those of the forward pass.
 
+mod loss;
 mod optimiser;
 mod privacy;
 mod step;
 mod update;
 
+pub use loss::Loss;
 pub use optimiser::{Optimiser, Rate, Squares};
 pub use privacy::Privacy;
-pub use step::{
-    Loss, Step, Trained, differentiate, differentiate_in_shards, differentiate_privately, forward,
-};
+pub use step::{Step, Trained, differentiate, differentiate_in_shards, differentiate_privately, forward};
 pub use update::State;
 
 pub use crate::gradients::{BACKWARD, Gradients};

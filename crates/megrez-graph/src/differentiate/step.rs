@@ -1,11 +1,11 @@
 //! A step of training as one graph.
 
+use super::loss::{Loss, OfLoss};
 use super::privacy::{Privacy, private};
 use super::update::{Lasts, State};
 use super::{Optimiser, gradients};
-use crate::gradients::list;
 use crate::graph::{Attributes, Graph, Id, Node};
-use crate::layers::{AFFINE, CROSS_ENTROPY, NOISY_SUM, SOFTMAX_CROSS_ENTROPY};
+use crate::layers::{AFFINE, NOISY_SUM};
 use crate::passes::{
     LAYER_NORM_SCALE, fuse_gelu, fuse_layer_norm, fuse_masks, fuse_swish, pool_before_activation,
     remove_dead, remove_identities, rewrite::Rewrite, split_layer_norm,
@@ -14,28 +14,6 @@ use crate::problem::{Cause, Problem, Problems, Refusal};
 use crate::tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
-use std::str::FromStr;
-
-/// What training makes small: the mean over the rows of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Softmax cross-entropy of logits [B, K] and one-hot rows.
-    CrossEntropy,
-    /// Half of the squared distance of a row from its target.
-    MeanSquares,
-}
-
-impl FromStr for Loss {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "cross-entropy" => Ok(Loss::CrossEntropy),
-            "mse" => Ok(Loss::MeanSquares),
-            _ => Err(format!("there is no loss `{text}`: cross-entropy or mse")),
-        }
-    }
-}
 
 /// Which constants of a model are trained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -286,7 +264,7 @@ fn make(
             graph.add(&format!("{GATHERS}{name}"), AFFINE, &[part], all)
         }
     };
-    let (delta, sum, share) = of_loss(&mut graph, loss, logits, labels)?;
+    let OfLoss { delta, sum, share } = loss.gradient(&mut graph, logits, labels)?;
     let sum = gather(&mut graph, Step::LOSS, sum)?;
     let share = Attributes::none().with("factor", share / all as f32);
     let mean = graph.add("loss.mean", AFFINE, &[sum], share)?;
@@ -342,7 +320,7 @@ struct Untied {
 
 fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<Untied, Problems> {
     let model = remove_identities(model)?;
-    let model = if loss == Loss::CrossEntropy { without_softmax(&model)? } else { model };
+    let model = loss.without_its_function(model)?;
     let model = fuse_layer_norm(&fuse_gelu(&fuse_masks(&model)?)?)?;
     let model = split_layer_norm(&fuse_swish(&remove_dead(&model)?)?)?;
     let model = pool_before_activation(&model)?;
@@ -386,40 +364,6 @@ fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<U
     }
     let output = rewrite.place(output.id);
     Ok(Untied { graph: rewrite.finish(), output, labels, inputs, state })
-}
-
-/// The gradient of the loss with respect to the model's output, times the batch; a sum over the
-/// batch, and what part of it the loss is.
-fn of_loss(graph: &mut Graph, loss: Loss, logits: Id, labels: Id) -> Result<(Id, Id, f32), Problem> {
-    Ok(match loss {
-        Loss::CrossEntropy => {
-            let delta =
-                graph.add("loss.gradient", SOFTMAX_CROSS_ENTROPY, &[logits, labels], Attributes::none())?;
-            let sum = graph.add("loss.sum", CROSS_ENTROPY, &[logits, labels, delta], Attributes::none())?;
-            (delta, sum, 1.0)
-        }
-        Loss::MeanSquares => {
-            let delta = graph.add("loss.gradient", "Sub", &[logits, labels], Attributes::none())?;
-            let square = graph.add("loss.squares", "Mul", &[delta, delta], Attributes::none())?;
-            let sum = graph.add("loss.sum", "ReduceSum", &[square], list("axes", vec![0, 1]))?;
-            (delta, sum, 0.5)
-        }
-    })
-}
-
-/// Without a Softmax that makes the model's only output.
-fn without_softmax(model: &Graph) -> Result<Graph, Problem> {
-    let mut rewrite = Rewrite::new(model)?;
-    for node in &model.nodes {
-        match node.inputs.first() {
-            Some(&Some(input)) if node.op == "Softmax" && model.is_output(node.output) => {
-                let place = rewrite.place(input);
-                rewrite.put(node.output, place);
-            }
-            _ => rewrite.copy(node)?,
-        }
-    }
-    Ok(rewrite.finish())
 }
 
 /// The constants that are trained, in the order in which nodes read them.
