@@ -136,12 +136,28 @@ def test_weights_that_tell_little_of_a_row(
     losses = training.history["loss"]
     again = processes.fit(model, rows, kinds, epochs=8, batch=256, rate=2, epsilon=8.0)
     assert max(abs(np.subtract(again.history["loss"], losses))) > 1e-4
-    with pytest.raises(megrez.UnsupportedError, match="has no bound here"):
-        processes.fit(small, images[:60], labels[:60], batch=20, epsilon=1.0)
+    # Convolutions, too.
+    losses = processes.fit(small, images[:60], labels[:60], epochs=2, batch=60, epsilon=8.0).history["loss"]
+    assert len(losses) == 2
+    assert np.isfinite(losses).all()
     with pytest.raises(megrez.InvalidError, match="epsilon is above 0"):
         processes.fit(model, rows, kinds, epsilon=0.0)
     with pytest.raises(megrez.InvalidError, match="the clip is from"):
         processes.fit(model, rows, kinds, epsilon=1.0, clip=1000.0)
+
+
+@pytest.mark.parametrize("loss", ["binary-cross-entropy", "hinge"])
+def test_losses_of_yes_and_no(
+    processes: megrez.Cluster, loss: Literal["binary-cross-entropy", "hinge"]
+) -> None:
+    model = megrez.compile(perceptron([8, 1], None), batch=4)
+    rows = np.random.default_rng(0).uniform(-1, 1, (256, 8))
+    kinds = (rows @ np.linspace(-1, 1, 8) > 0).astype(np.float32)
+    training = processes.fit(model, rows, kinds, loss=loss, epochs=6, batch=32, rate=0.5)
+    right = (processes.run_stored(training.model, rows, batch=4).output[:, 0] > 0) == kinds
+    assert right.mean() > 0.9
+    with pytest.raises(megrez.InvalidError, match="label 3 is 2"):
+        processes.fit(model, rows[:32], np.where(np.arange(32) == 3, 2.0, 0.0), loss=loss, batch=32)
 
 
 def test_a_job_runs_over_the_links_of_its_cluster() -> None:
