@@ -40,6 +40,8 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         (Some(inputs), Some(labels)) => Some(load(&model, args.learning.loss, inputs, labels)?),
         _ => None,
     };
+    // Before it has trained for hours.
+    test.iter().try_for_each(|test| test.have_classes(args.learning.loss))?;
     let trail =
         if args.plain { clear(args, &model, &rows, steps)? } else { private(args, &model, &rows, steps)? };
     if let (Some(folder), Some(weights)) = (&args.weights_to, &trail.weights) {

@@ -38,8 +38,8 @@ fn dense_of(batch: usize, scale: f32) -> Graph {
     g
 }
 
-/// Two convolutions, the second in groups, a matrix product of several rows for each of the
-/// batch's, and a dense layer.
+/// Two convolutions, the second in groups, two products of several rows for each of the batch's,
+/// and a dense layer.
 fn images(batch: usize) -> Graph {
     let mut g = Graph::new("images");
     let scaled = |shape: &[usize], seed: u64| {
@@ -61,7 +61,16 @@ fn images(batch: usize) -> Graph {
     let (w, b) = (g.constant("c.weight", scaled(&[n, 3], 5)), g.constant("c.bias", scaled(&[3], 6)));
     let y = g.add("c", "MatMul", &[y, w], Attributes::none()).unwrap();
     let y = g.add("c.plus", "Add", &[y, b], Attributes::none()).unwrap();
-    let y = g.add("rows", "Flatten", &[y], Attributes::none()).unwrap();
+    let reshaped = |g: &mut Graph, name: &str, y, dims: [usize; 2]| {
+        let to = Tensor::<i64>::new([2], dims.map(|n| n as i64).to_vec());
+        let to = g.constant(&format!("{name}.to"), to);
+        g.add(name, "Reshape", &[y, to], Attributes::none()).unwrap()
+    };
+    // The gradient of the turned weights is turned, too.
+    let y = reshaped(&mut g, "all", y, [4 * batch, 3]);
+    let w = g.constant("d.weight", scaled(&[3, 3], 8));
+    let y = g.add("d", "Gemm", &[y, w], Attributes::none().with("transB", 1)).unwrap();
+    let y = reshaped(&mut g, "rows", y, [batch, 12]);
     let w = g.constant("out.weight", scaled(&[12, 3], 7));
     let y = g.add("out", "Gemm", &[y, w], Attributes::none()).unwrap();
     g.output("logits", y);

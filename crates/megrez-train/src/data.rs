@@ -173,6 +173,19 @@ impl Rows {
         Ok(Rows { inputs, labels })
     }
 
+    /// Makes sure that there is something to be right about.
+    ///
+    /// # Errors
+    /// If labels are targets of one number.
+    pub fn have_classes(&self, loss: Loss) -> Result<()> {
+        match loss.has_classes() || self.labels.shape.dims()[1] > 1 {
+            true => Ok(()),
+            false => {
+                invalid("rows of one target have no class to be right about: leave out test rows".into())
+            }
+        }
+    }
+
     /// How many rows there are.
     pub fn count(&self) -> usize {
         rows(&self.inputs)
@@ -251,6 +264,7 @@ pub fn with_weights(model: &Graph, weights: &[(String, Tensor)]) -> Graph {
 /// # Errors
 /// If the rows do not go with the model, or there are no classes.
 pub fn accuracy(model: &Graph, loss: Loss, rows: &Rows) -> Result<f64> {
+    rows.have_classes(loss)?;
     // A model that says how likely yes is, and one that says how much more than no.
     let is_probability =
         model.nodes.iter().any(|node| model.is_output(node.output) && Some(&*node.op) == loss.function());
@@ -263,9 +277,6 @@ pub fn accuracy(model: &Graph, loss: Loss, rows: &Rows) -> Result<f64> {
         let [x, y] = rows.batch(&order, run, batch);
         let found = plain::run(model, &[x])?.remove(0);
         let classes = y.shape.dims()[1];
-        if classes == 1 && !loss.has_classes() {
-            return invalid("rows of one target have no class to be right about".into());
-        }
         let pairs = found.data.chunks_exact(classes).zip(y.data.chunks_exact(classes));
         let is_right = |(found, y): &(&[f32], &[f32])| match (found, y) {
             ([found], [y]) => (*found > border) == (*y > 0.5),

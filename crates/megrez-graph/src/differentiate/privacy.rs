@@ -35,8 +35,8 @@ enum Gradient {
     Rows(OfRows),
     /// The sum of what has a first dimension of the batch's rows, over that and the axes `others`.
     Sum { of: Id, others: Vec<i64> },
-    /// xᵀδ where each of the batch's rows has several rows of both.
-    Product { x: Id, delta: Id },
+    /// leftᵀ · right where each of the batch's rows has several rows of both.
+    Product { left: Id, right: Id },
     /// That of a convolution's weights.
     Kernel { x: Id, delta: Id, attributes: Attributes },
 }
@@ -50,14 +50,14 @@ impl Gradient {
         let product = |left: Id, right: Id| {
             // The later one is the gradient: it is scaled, the other may be data as it is.
             let turned = left.0 > right.0;
-            let (x, delta) = if turned { (right, left) } else { (left, right) };
-            let (&[rows, _], &[others, _]) = (graph.shape(x).dims(), graph.shape(delta).dims()) else {
+            let (&[rows, _], &[others, _]) = (graph.shape(left).dims(), graph.shape(right).dims()) else {
                 return None;
             };
+            let (x, delta) = if turned { (right, left) } else { (left, right) };
             match rows == others && rows.is_multiple_of(batch) {
                 true if rows == batch => Some(Gradient::Rows(OfRows { left: Some(x), right: delta, turned })),
-                true if !turned => Some(Gradient::Product { x, delta }),
-                _ => None,
+                true => Some(Gradient::Product { left, right }),
+                false => None,
             }
         };
         if let Some(gemm) = p.made_by(gradient, "Gemm") {
@@ -101,15 +101,15 @@ impl Gradient {
             Gradient::Kernel { x, delta, attributes } => {
                 add(graph, "each", CONV_GRAD_ROWS, &[x, delta], attributes)?
             }
-            Gradient::Product { x, delta } => {
+            Gradient::Product { left, right } => {
                 let several = |graph: &mut Graph, part: &str, x: Id| {
                     let &[rows, n] = graph.shape(x).dims() else { unreachable!("found to be a matrix") };
                     add(graph, part, "Reshape", &[x], list("shape", &[batch, rows / batch, n]))
                 };
-                let x = several(graph, "each.left", x)?;
-                let delta = several(graph, "each.right", delta)?;
-                let x = add(graph, "each.turned", "Transpose", &[x], list("perm", &[0, 2, 1]))?;
-                add(graph, "each", "MatMul", &[x, delta], Attributes::none())?
+                let left = several(graph, "each.left", left)?;
+                let right = several(graph, "each.right", right)?;
+                let left = add(graph, "each.turned", "Transpose", &[left], list("perm", &[0, 2, 1]))?;
+                add(graph, "each", "MatMul", &[left, right], Attributes::none())?
             }
         };
         let dims = [batch, graph.shape(right).elements() / batch];

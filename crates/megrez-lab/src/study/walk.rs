@@ -421,30 +421,23 @@ impl<'a, W: Word> Walk<'a, W> {
 /// Steps that no form of truncation and no cut changes: a new primitive is looked at before it is
 /// put here.
 fn is_known(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Constant { .. }
-            | Op::Noise { .. }
-            | Op::Combine { .. }
-            | Op::View(_)
-            | Op::Concat { .. }
-            | Op::Pad { .. }
-            | Op::Sum { .. }
-            | Op::Gather { .. }
-            | Op::Rescale { .. }
-            | Op::TimesPublic(_)
-            | Op::Mul
-            | Op::MatMul
-            | Op::Conv(_)
-            | Op::NonNegative(_)
-            | Op::CompareMany { .. }
-            | Op::Maximum(_)
-            | Op::Select { truncate: 0 }
-            | Op::BitToRing
-            | Op::Xor
-            | Op::And
-            | Op::Not
-    )
+    op.is_linear()
+        || matches!(
+            op,
+            Op::Constant { .. }
+                | Op::Noise { .. }
+                | Op::Mul
+                | Op::MatMul
+                | Op::Conv(_)
+                | Op::NonNegative(_)
+                | Op::CompareMany { .. }
+                | Op::Maximum(_)
+                | Op::Select { truncate: 0 }
+                | Op::BitToRing
+                | Op::Xor
+                | Op::And
+                | Op::Not
+        )
 }
 
 /// Whether the sign of y makes a difference that f fraction bits can show.

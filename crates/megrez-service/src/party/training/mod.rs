@@ -347,7 +347,8 @@ impl Service {
             stored.push(found);
         }
         let guarantees = host.policy.guarantees;
-        let largest = stored.iter().map(|found| found.header.largest()).fold(0.0, f64::max);
+        let sets = stored.iter().filter(|found| found.header.rows);
+        let largest = sets.map(|found| found.header.largest()).fold(0.0, f64::max);
         for found in &stored {
             let ModelHeader { rules, owner, .. } = &found.header;
             if let Some(rules) = rules.as_ref().filter(|_| *owner != job.client) {
