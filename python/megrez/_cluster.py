@@ -221,6 +221,8 @@ class Cluster:
         keep: str | None = None,
         allow: Sequence[str] = (),
         batches: Sequence[int] | None = None,
+        validation_data: tuple[Given | GivenTensor, Given | GivenTensor] | None = None,
+        guard: bool = True,
         rehearse: int = 200,
         epsilon: float | None = None,
         delta: float = 1e-5,
@@ -232,7 +234,8 @@ class Cluster:
         """Train a model on shares, and have the parties keep it: this process never has the new weights.
 
         The rows go to the parties in shares, which then train by themselves. What they open is the mean loss
-        of each epoch, to this client: `history` of what is returned.
+        of each epoch, to this client, and what `validation_data` and `guard` say: `history` of what is
+        returned.
 
         Args:
             model: a compiled model, whose weights training begins with.
@@ -255,6 +258,11 @@ class Cluster:
             keep: the name of the stored model; by default one that nothing else has.
             allow: the clients who may run it besides this one.
             batches: the batch sizes in which it may be run; by default the model's own.
+            validation_data: rows and labels that nothing is learnt from: they go to the parties in shares,
+                which count after every epoch how many of them the model is right about, `accuracy` in
+                `history`; without classes they take its loss, `validation_loss`.
+            guard: the parties look after every epoch, in one bit, whether the weights are within bounds, and
+                end the job if not.
             rehearse: at most so many steps are rehearsed in the clear, for the plan to be laid out by.
             epsilon: train with differential privacy: the parties add noise that none of them knows, so that
                 nothing seen of the weights is more than e^epsilon times as likely with one row as with
@@ -271,15 +279,19 @@ class Cluster:
             raise _native.InvalidError("shards is at least 1")
         given, _ = arrays(x, list(model.inputs))
         labels, _ = arrays(y, ["y"])
+        held_out: list[Any] = []
+        if validation_data is not None:
+            rows, of_rows = validation_data
+            held_out = [*arrays(rows, list(model.inputs))[0], *arrays(of_rows, ["y"])[0]]
         name = keep or f"trained-{secrets.token_hex(8)}"
         job, own = _native.begin(
             self._native,
             model._native,
-            [*given, *labels],
+            [*given, *labels, *held_out],
             (loss, str(rate), momentum, str(weight_decay), halve_every or 0, optimizer),
             list(only),
             (batch, shards, epochs, rehearse, None if epsilon is None else (epsilon, delta, clip)),
-            (name, list(allow), [model.batch] if batches is None else list(batches)),
+            (name, list(allow), [model.batch] if batches is None else list(batches), guard),
         )
         training = Training(self, bytes(job), name, epochs, own, callbacks, progress)
         return training.wait() if wait else training

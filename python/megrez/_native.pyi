@@ -33,7 +33,7 @@ def begin(
     how: tuple[str, str, float | None, str, int, str],
     only: Sequence[str],
     size: tuple[int, int, int, int, tuple[float, float, float] | None],
-    kept: tuple[str, Sequence[str], Sequence[int]],
+    kept: tuple[str, Sequence[str], Sequence[int], bool],
 ) -> tuple[bytes, list[str]]: ...
 def boost(
     cluster: Cluster,

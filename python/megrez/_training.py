@@ -58,8 +58,11 @@ class Training:
 
     @property
     def history(self) -> dict[str, list[float]]:
-        """What is known of each epoch so far: its mean `loss`."""
-        return {"loss": list(self._losses)}
+        """What is known of each epoch so far: its mean `loss`; of validation data, the `accuracy` or
+        `validation_loss` after it."""
+        others = {"accuracy": "accuracies", "validation_loss": "validation_losses"}
+        found = {name: [float(v) for v in self._state.get(key, [])] for name, key in others.items()}
+        return {"loss": list(self._losses)} | {name: values for name, values in found.items() if values}
 
     @property
     def state(self) -> str:
@@ -117,6 +120,8 @@ class Training:
     def _line(self) -> str:
         done, all_steps = self.steps
         loss = f", loss {self._losses[-1]:.4f}" if self._losses else ""
+        right = self._state.get("accuracies")
+        loss += f", {right[-1]:.2%} right" if right else ""
         left = "" if self.seconds_left is None else f", {self.seconds_left:.0f} s left"
         return f"step {done} of {all_steps}, epoch {len(self._losses)} of {self.epochs}{loss}{left}"
 

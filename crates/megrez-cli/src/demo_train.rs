@@ -95,11 +95,18 @@ pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {
         data: OWNERS.map(str::to_owned).to_vec(),
         losses_to: Some(asks.name().to_owned()),
         keep: Some(MODEL.into()),
+        guard: true,
         about: "lenet from random weights".into(),
         ..Wanted::default()
     };
     let made = (&options, &rehearsal);
-    let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs: args.epochs };
+    let course = Network {
+        learning: &learning,
+        graph: &graph,
+        runnable: &runnable,
+        validated: None,
+        epochs: args.epochs,
+    };
     let proposal = propose(&mut asks, protocol, &course, made, &wanted)?;
     proposal.store_start(&mut asks)?;
     let job = proposal.job;

@@ -4,7 +4,8 @@ use crate::cluster::{Needs, There};
 use crate::progress;
 use clap::Args;
 use megrez::train::{
-    Consent, History, Job, JobId, OfJob, Stage, Standing, epsilon, guaranteed, history, of_job, wait,
+    Bound, Consent, History, Job, JobId, OfJob, RowSet, Stage, Standing, epsilon, guaranteed, history, of_job,
+    wait,
 };
 use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
@@ -46,13 +47,14 @@ fn id(text: &str) -> Result<JobId> {
 pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     let work = job.check()?;
     let mut lines = vec![format!("`{}` asks to train under `{}`", job.client, job.protocol)];
-    for set in &job.data {
+    let set = |set: &RowSet| {
         let beside = match &set.beside[..] {
             [] => String::new(),
             more => format!(", with the columns of the same rows in `{}`", more.join("`, `")),
         };
-        lines.push(format!("on the {} rows `{}`{beside}", set.rows, set.name));
-    }
+        format!("the {} rows `{}`{beside}", set.rows, set.name)
+    };
+    lines.extend(job.data.iter().map(|of| format!("on {}", set(of))));
     lines.push(format!(
         "{} epochs of {} steps on batches of {}, from the weights `{}`",
         job.epochs(),
@@ -66,6 +68,23 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
             work.shards, work.batch
         ));
     }
+    if let (Some(of), Some(validated)) = (&job.validation, &work.validated) {
+        let sets: Vec<String> = of.data.iter().map(set).collect();
+        let (batches, batch) = (validated.batches, validated.batch);
+        lines.push(format!(
+            "after every epoch it counts on {}, and learns nothing from them: {batches} batches of {batch}, by the plan {}",
+            sets.join(" and "),
+            Subject::plan(&of.plan, false)
+        ));
+    }
+    if !job.bounds.is_empty() {
+        let bound = |bound: &Bound| format!("`{}` below 2^{}", bound.state, bound.below);
+        let bounds: Vec<String> = job.bounds.iter().map(bound).collect();
+        lines.push(format!(
+            "OPENED to the parties after every epoch: whether the sums of squares are all within bounds, {}; else it ends",
+            bounds.join(", ")
+        ));
+    }
     for opening in &job.opened {
         let elements = work.state(&opening.state).map_or(0, |value| value.shape.elements());
         let when = if opening.every_epoch { "after every epoch" } else { "at the end" };
@@ -77,9 +96,9 @@ pub(crate) fn describe(job: &Job) -> Result<Vec<String>> {
     let losses = job.opened.iter().any(|opening| opening.every_epoch);
     let private = of_job(job);
     lines.extend(private.map(|of| says_private(&of, losses)));
-    for set in job.data.iter().filter(|set| losses && set.rows < 100) {
+    for set in job.entries().filter(|set| losses && set.rows < 100) {
         lines.push(format!(
-            "WARNING: `{}` has {} rows: whoever knows the others' learns much about each of them from a loss",
+            "WARNING: `{}` has {} rows: whoever knows the others' learns much about each of them from a loss or a count",
             set.name, set.rows
         ));
     }
@@ -220,7 +239,9 @@ pub(crate) fn report(standing: &Standing, history: Option<&History>) -> Value {
     let state = &standing.parties[0];
     json!({ "job": digits(&state.id), "hash": digits(&state.hash), "client": state.client, "state": standing.word(),
         "epoch": standing.epoch(), "epochs": state.epochs, "step": standing.step(), "steps": state.steps,
-        "losses": history.map(|history| &history.losses), "error": standing.failure().map(|e| e.to_string()) })
+        "losses": history.map(|history| &history.losses),
+        "accuracies": history.map(|history| &history.accuracies),
+        "validation_losses": history.map(|history| &history.validation_losses), "error": standing.failure().map(|e| e.to_string()) })
 }
 
 #[derive(Args)]
@@ -254,8 +275,8 @@ pub(crate) fn list(args: &Jobs, json: bool) -> Result<ExitCode> {
                 state.client
             );
             standing.failure().iter().for_each(|e| println!("  {e}"));
-            let losses = told.map(|told| told.losses).unwrap_or_default();
-            losses.iter().enumerate().for_each(|(i, loss)| println!("  epoch {}: loss {loss:.4}", i + 1));
+            let epochs = told.map(|told| says_epochs(&told)).unwrap_or_default();
+            epochs.iter().enumerate().for_each(|(i, says)| println!("  epoch {}: {says}", i + 1));
         }
     }
     if json {
@@ -264,16 +285,30 @@ pub(crate) fn list(args: &Jobs, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is known of each epoch, in words.
+fn says_epochs(history: &History) -> Vec<String> {
+    let History { losses, accuracies, validation_losses, .. } = history;
+    let epochs = losses.len().max(accuracies.len()).max(validation_losses.len());
+    let says = |epoch: usize| {
+        let loss = losses.get(epoch).map(|loss| format!("loss {loss:.4}"));
+        let right = accuracies.get(epoch).map(|right| format!("{:.2} % right", right * 100.0));
+        let other = validation_losses.get(epoch).map(|loss| format!("validation loss {loss:.4}"));
+        loss.into_iter().chain(right).chain(other).collect::<Vec<_>>().join(", ")
+    };
+    (0..epochs).map(says).collect()
+}
+
 /// Follows a job until it no longer runs, and says each epoch's loss.
 pub(crate) fn follow(cluster: &mut Cluster, job: &Job) -> Result<(Standing, History)> {
     let steps = job.check()?.steps(job);
     let bar = RefCell::new(None);
     let mut said = 0;
     let done = wait(cluster, job, &mut |standing, history| {
-        for (i, loss) in history.losses.iter().enumerate().skip(said) {
-            eprintln!("epoch {} of {}: loss {loss:.4}", i + 1, job.epochs());
+        let epochs = says_epochs(history);
+        for (i, says) in epochs.iter().enumerate().skip(said) {
+            eprintln!("epoch {} of {}: {says}", i + 1, job.epochs());
         }
-        said = history.losses.len();
+        said = epochs.len();
         let mut bar = bar.borrow_mut();
         let bar = bar.get_or_insert_with(|| progress::bar(steps, "private training"));
         progress::tick(bar, standing.step())

@@ -4,9 +4,13 @@
 use crate::cluster::{Needs, Place};
 use crate::jobs::{finish, follow, go_on, kept_to, load, proposed};
 use crate::train_options::{Train, rehearsal, rows};
-use megrez::train::{Form, Learning, Network, NewRows, Proposal, Wanted, fresh, propose, upload_rows};
+use megrez::train::{
+    Form, Learning, Network, NewRows, Proposal, StoredRows, Wanted, fresh, propose, upload_rows,
+    validation_batch,
+};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
 use megrez_lab::bench::any_model;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
@@ -20,12 +24,15 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         cluster.train(&job, &args.common.request.net)?;
         return go_on(&mut cluster, &job, args.job.detach, args.weights_to.as_deref(), json);
     }
+    let (rows, test) = ((&args.inputs, &args.labels), (&args.test_inputs, &args.test_labels));
     let own = match &args.job.data[..] {
-        [] => Some(store_own(args, &mut cluster)?),
+        [] => Some(store_own(args, &mut cluster, rows)?),
         _ => None,
     };
+    let test = args.test_inputs.as_ref().map(|_| store_own(args, &mut cluster, test)).transpose()?;
     let names = own.iter().chain(&args.job.data).cloned().collect();
-    let proposal = made(args, &mut cluster, names)?;
+    let validation = test.iter().chain(&args.job.validation).cloned().collect();
+    let proposal = made(args, &mut cluster, (names, validation))?;
     let job = &proposal.job;
     kept_to(&mut cluster, job)?;
     proposal.store_start(&mut cluster)?;
@@ -41,15 +48,20 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     // Nothing is left of what was stored for this job alone, once it has come to its end.
     if done.0.word() == "done" {
         own.iter()
+            .chain(&test)
             .chain(args.job.start.is_none().then_some(&job.start))
             .try_for_each(|name| cluster.remove(name))?;
     }
     finish(job, &done, args.weights_to.as_deref(), json)
 }
 
-/// Stores the rows of the command line, for this job alone.
-fn store_own(args: &Train, cluster: &mut Cluster) -> Result<String> {
-    let (Some(inputs), Some(labels)) = (&args.inputs, &args.labels) else {
+/// Stores rows of the command line, for this job alone.
+fn store_own(
+    args: &Train,
+    cluster: &mut Cluster,
+    (inputs, labels): (&Option<PathBuf>, &Option<PathBuf>),
+) -> Result<String> {
+    let (Some(inputs), Some(labels)) = (inputs, labels) else {
         return Err(Error::of(ErrorKind::Invalid, "rows are needed: --data, or --inputs and --labels"));
     };
     let options = args.common.request.options()?;
@@ -67,7 +79,11 @@ fn store_own(args: &Train, cluster: &mut Cluster) -> Result<String> {
     Ok(name)
 }
 
-fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Proposal> {
+fn made(
+    args: &Train,
+    cluster: &mut Cluster,
+    (data, validation): (Vec<String>, Vec<String>),
+) -> Result<Proposal> {
     let options = args.common.request.options()?;
     let learning = Learning { shards: args.job.shards, ..args.how()? };
     let (batch, shards) = (args.learning.batch, learning.shards.get() as usize);
@@ -99,8 +115,18 @@ fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Propos
         Some(client) => Some(client.to_owned()),
         None => Some(me.clone()),
     };
+    let validated = match &validation[..] {
+        [] => None,
+        names => {
+            let batch = validation_batch(StoredRows::named(cluster, names)?.count());
+            Some(any_model(args.model()?, batch, args.seed)?)
+        }
+    };
+    let metrics_to = losses_to.clone().unwrap_or_else(|| me.clone());
     let wanted = Wanted {
         data,
+        validation: validated.is_some().then_some((validation, metrics_to)),
+        guard: !args.job.unguarded,
         start: args.job.start.clone(),
         losses_to,
         weights_to: args.weights_to.is_some().then_some(me),
@@ -108,6 +134,12 @@ fn made(args: &Train, cluster: &mut Cluster, data: Vec<String>) -> Result<Propos
         allow: args.job.allow.clone(),
         about: args.about(),
     };
-    let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs: args.epochs };
+    let course = Network {
+        learning: &learning,
+        graph: &graph,
+        runnable: &runnable,
+        validated: validated.as_ref(),
+        epochs: args.epochs,
+    };
     propose(cluster, args.common.protocol(), &course, (&options, &rehearsal), &wanted)
 }

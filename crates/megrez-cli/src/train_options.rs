@@ -89,8 +89,9 @@ pub(crate) struct Train {
     /// Reveal the weights to this client, and write each here as NAME.npy.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) weights_to: Option<PathBuf>,
-    /// Count how often the revealed weights are right on these rows, in the clear.
-    #[arg(long, value_name = "FILE", requires_all = ["test_labels", "weights_to"])]
+    /// Count how often the model is right on these rows: at the end, in the clear, with the weights
+    /// that --weights-to reveals; in a job after every epoch, on shares, as --validation.
+    #[arg(long, value_name = "FILE", requires = "test_labels")]
     pub(crate) test_inputs: Option<PathBuf>,
     /// The labels of --test-inputs.
     #[arg(long, value_name = "FILE", requires = "test_inputs")]
@@ -257,9 +258,18 @@ pub(crate) struct AsJob {
     /// Begin with a stored model of this client that was trained before.
     #[arg(long, value_name = "NAME", requires = "cluster")]
     pub(crate) start: Option<String>,
-    /// Who learns the loss of each epoch: a client, or `nobody` [default: this client].
+    /// Who learns the loss of each epoch: a client, or `nobody` [default: this client]. Who learns
+    /// losses learns what is found on --validation; if nobody does, this client.
     #[arg(long, value_name = "CLIENT")]
     pub(crate) losses_to: Option<String>,
+    /// After every epoch, count on these stored rows, as --data names them, how often the model is
+    /// right, or take its loss where there are no classes. Nothing is learnt from them.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster", conflicts_with = "test_inputs")]
+    pub(crate) validation: Vec<String>,
+    /// Go on whatever becomes of the weights. Otherwise the parties look after every epoch, in one
+    /// bit, whether they are within bounds, and end the job if not.
+    #[arg(long, requires = "cluster")]
+    pub(crate) unguarded: bool,
     /// The rows of a step come in so many shards of one size: each replica of the parties deals
     /// with some at the same time, and their gradients are added up. Without replicas, with less
     /// memory.
@@ -279,6 +289,7 @@ pub(crate) struct AsJob {
 impl AsJob {
     /// Whether the parties are to train by themselves.
     pub(crate) fn wanted(&self) -> bool {
-        !self.data.is_empty() || self.keep.is_some() || self.job.is_some() || self.shards.get() > 1
+        let stored = !self.data.is_empty() || !self.validation.is_empty();
+        stored || self.keep.is_some() || self.job.is_some() || self.shards.get() > 1
     }
 }

@@ -332,6 +332,91 @@ fn losses_of(report: &Json) -> usize {
 }
 
 #[test]
+fn held_out_rows_are_counted_on_and_nothing_is_learnt_from_them() {
+    let deployment = Deployment::start("");
+    store(&deployment, "bob", "held-out", &part(&deployment, "test", 0, 60), "--allow alice");
+    let [x, y] = part(&deployment, "rows", 60, 360);
+    let job = deployment.folder.path("job");
+    let train =
+        format!("{TRAIN} --inputs {{}} --labels {{}} --validation held-out --keep digits --run-batch 30");
+    let propose = format!("{train} --propose {{}}");
+    let proposed = deployment.cli("alice", &propose, &[&x, &y, &job]).json("megrez.propose/1");
+    let says = proposed["says"].to_string();
+    for words in [
+        "counts on the 60 rows `held-out`, and learns nothing from them: 1 batches of 60, by the plan",
+        "OPENED to `alice` after every epoch: `correct.so-far`, 1 numbers",
+        "OPENED to the parties after every epoch: whether the sums of squares are all within bounds, `w.",
+        "WARNING: `held-out` has 60 rows",
+    ] {
+        assert!(says.contains(words), "{words}: {says}");
+    }
+    // Who is asked about rows is asked about these.
+    let begin = "--json train --job {}";
+    deployment.cli("alice", begin, &[&job]).refused(&["`bob`, who has a say in `held-out`"]);
+    deployment.cli("bob", "approve --job {} --of held-out", &[&job]).ok();
+    let report = deployment.cli("alice", begin, &[&job]).json("megrez.train-job/1");
+    let counted = report["accuracies"].as_array().unwrap();
+    assert!(counted.len() == 6 && report["validation_losses"].as_array().unwrap().is_empty(), "{report}");
+    // What the parties have counted is what the model that they keep is right about: but for a row
+    // between two digits, which roundings decide.
+    let [first, last] = [0, 5].map(|epoch| (counted[epoch].as_f64().unwrap() * 60.0).round() as usize);
+    let says = right(&deployment, "alice", "digits", 60);
+    assert!(last.abs_diff(says) <= 1 && last > 35 && last > first, "{first}, {last} of 60 counted, {says} right");
+    // Nothing of bob's is in the model, which is trained further without him.
+    let further = format!("{TRAIN} --inputs {{}} --labels {{}} --start digits --keep more");
+    deployment.cli("alice", &further, &[&x, &y]).ok();
+
+    // Rows of this client are held out as files; targets have a loss.
+    let mean = "--json train --model net-b --loss mse --batch 30 --rate 2^-7 --epochs 2 --keep squares";
+    let own = format!("{mean} --inputs {{}} --labels {{}} --test-inputs {{}} --test-labels {{}}");
+    let [test_x, test_y] = part(&deployment, "test", 0, 60);
+    for labels in [&y, &test_y] {
+        let classes = npy::load(labels).unwrap().data;
+        let one = |class: f32| (0..10).map(move |k| if k == class as usize { 1.0 } else { 0.0 });
+        let targets = classes.iter().flat_map(|&class| one(class)).collect();
+        npy::save(labels, &Tensor::new([classes.len(), 10], targets)).unwrap();
+    }
+    let report = deployment.cli("alice", &own, &[&x, &y, &test_x, &test_y]).json("megrez.train-job/1");
+    let losses = report["validation_losses"].as_array().unwrap();
+    assert!(losses.len() == 2 && report["accuracies"].as_array().unwrap().is_empty(), "{report}");
+    // Of 60 rows in one batch; the clear gives that of the 300.
+    let [held_out, learnt] = [&losses[1], &report["losses"][1]].map(|loss| loss.as_f64().unwrap());
+    assert!((held_out - learnt).abs() < 0.3 * learnt && learnt < 1.0, "{held_out} beside {learnt}");
+    // Nothing is left of what was stored for it: the proposed job's rows stay.
+    let stored = deployment.cli("alice", "--json stored", &[]).json("megrez.stored/1").to_string();
+    assert_eq!(stored.matches("rows-").count(), 1, "{stored}");
+    // Other protocols count and compare by other steps.
+    for protocol in ["aby3", "alkaid"] {
+        let line = format!("{TRAIN} --protocol {protocol} --inputs {{}} --labels {{}} --keep {protocol}")
+            + " --test-inputs {} --test-labels {} --run-batch 30";
+        let report = deployment.cli("alice", &line, &[&x, &y, &test_x, &test_y]).json("megrez.train-job/1");
+        let counted = report["accuracies"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() * 60.0);
+        let counted: Vec<usize> = counted.map(|count| count.round() as usize).collect();
+        let says = right(&deployment, "alice", protocol, 60);
+        assert!(counted.len() == 6 && counted[5].abs_diff(says) <= 1, "{protocol}: {counted:?}, {says} right");
+    }
+}
+
+#[test]
+fn a_job_whose_weights_leave_their_bounds_ends_there() {
+    let deployment = Deployment::start("");
+    let [x, y] = part(&deployment, "rows", 60, 360);
+    let wild = "--json train --model net-b --batch 30 --rate 15 --epochs 3 --rehearse 0";
+    let wild = format!("{wild} --inputs {{}} --labels {{}} --keep digits");
+    for protocol in ["mizar", "aby3", "alkaid"] {
+        let failed = deployment.cli("alice", &format!("{wild} --protocol {protocol}"), &[&x, &y]);
+        failed.refused(&["beyond the job's bounds: training diverges, or words wrap", "`w."]);
+    }
+    let jobs = deployment.cli("alice", "--json jobs", &[]).json("megrez.jobs/1");
+    assert_eq!(jobs["jobs"][0]["state"], "failed", "{jobs}");
+    let stored = deployment.cli("alice", "--json stored", &[]).json("megrez.stored/1").to_string();
+    assert!(!stored.contains("digits"), "nothing is kept of it: {stored}");
+    // Who wants them all the same gets them.
+    let unguarded = format!("{wild} --unguarded");
+    deployment.cli("alice", &unguarded, &[&x, &y]).json("megrez.train-job/1");
+}
+
+#[test]
 fn one_owner_keeps_what_was_trained() {
     let deployment = Deployment::start("");
     let [x, y] = part(&deployment, "a", 0, 360);

@@ -6,8 +6,9 @@ use crate::error::{error, refused};
 use crate::model::Model;
 use crate::wait::wait;
 use megrez::train::{
-    Boosting, Budget, Course, Form, Grows, Job, Learning, Network, NewRows, Optimiser, Rehearsal, Rows,
-    Stands, Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
+    Boosting, Budget, Course, Form, Grows, History, Job, Learning, Network, NewRows, Optimiser, Rehearsal,
+    Rows, Stands, Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
+    validation_batch,
 };
 use megrez::{CompileRequest, Error, ErrorKind, Recipe, Result};
 use megrez_graph::{Activations, CompileOptions, Interval, Tensor};
@@ -27,12 +28,12 @@ pub fn begin<'py>(
     how: (String, String, Option<f64>, String, u32, String),
     only: Vec<String>,
     size: (usize, NonZeroU32, u32, usize, Option<(f64, f64, f32)>),
-    kept: (String, Vec<String>, Vec<usize>),
+    kept: (String, Vec<String>, Vec<usize>, bool),
 ) -> PyResult<(Vec<u8>, Vec<String>)> {
     let (
         (loss, rate, momentum, decay, halve_every, optimiser),
         (batch, shards, epochs, rehearsed, private),
-        (keep, allow, batches),
+        (keep, allow, mut batches, guard),
     ) = (how, size, kept);
     if batch == 0 || epochs == 0 {
         return Err(refused("batch and epochs are at least 1"));
@@ -44,8 +45,17 @@ pub fn begin<'py>(
     }
     let (job, protocol, net) = (cluster.job()?, cluster.protocol_name(), cluster.net());
     model.model(&protocol)?;
-    let [inputs, labels]: [Tensor; 2] =
-        tensors(&data)?.try_into().map_err(|_| refused("inputs and labels are needed"))?;
+    let mut given = tensors(&data)?.into_iter();
+    let (Some(inputs), Some(labels)) = (given.next(), given.next()) else {
+        return Err(refused("inputs and labels are needed"));
+    };
+    let validation = given.next().zip(given.next());
+    let validated = validation.as_ref().and_then(|(inputs, _)| inputs.shape.dims().first()).copied();
+    let validated = validated.map(validation_batch);
+    if validated == Some(0) {
+        return Err(refused("the validation data has no rows"));
+    }
+    batches.extend(validated);
     let loss: megrez::train::Loss = loss.parse().map_err(refused)?;
     let decay = match decay.as_str() {
         "0" | "0.0" => None,
@@ -64,7 +74,8 @@ pub fn begin<'py>(
         let Recipe::Fixed(options) = recipe else {
             return Err(Error::of(ErrorKind::Unsupported, "training is in fixed point"));
         };
-        let runnable = graphs.split_off(1);
+        let mut runnable = graphs.split_off(1);
+        let validated = validated.and_then(|_| runnable.pop());
         let graph = graphs.remove(0);
         let (step, rows) = (learning.step(&graph)?, Rows::new(&graph, loss, inputs.clone(), labels.clone())?);
         // What rows have shown would stand in the plan, which no noise covers.
@@ -73,7 +84,12 @@ pub fn begin<'py>(
             true => room(&step, options.input_range, 64.0)?,
             false => rehearse(&step, rows.batches(batch, epochs, 1).take(rehearsed))?,
         };
-        let rehearsal = if learning.privacy.is_some() { rehearsal } else { rehearsal.with_labels_of(&rows) };
+        let held_out = validation.as_ref().map(|(x, y)| Rows::new(&graph, loss, x.clone(), y.clone()));
+        let held_out = held_out.transpose()?;
+        let rehearsal = match learning.privacy {
+            Some(_) => rehearsal,
+            None => [&rows].into_iter().chain(&held_out).fold(rehearsal, Rehearsal::with_labels_of),
+        };
         let form = Form {
             protocol: protocol.clone(),
             ring: options.ring,
@@ -81,19 +97,17 @@ pub fn begin<'py>(
             range: options.input_range,
         };
         let classes = graph.outputs.first().and_then(|output| graph.shape(output.id).dims().get(1).copied());
-        let course = Network { learning: &learning, graph: &graph, runnable: &runnable, epochs };
+        let course = Network {
+            learning: &learning,
+            graph: &graph,
+            runnable: &runnable,
+            validated: validated.as_ref(),
+            epochs,
+        };
+        let data = Data { rows: [inputs, labels], validation: validation.map(|(x, y)| [x, y]), classes };
         let made = (&*options, &rehearsal);
-        job.run_connected(|cluster| {
-            start(
-                cluster,
-                (&protocol, &net),
-                &form,
-                ([inputs, labels], classes),
-                &course,
-                made,
-                (keep, allow),
-            )
-        })
+        let wanted = Wanted { keep: Some(keep), allow, guard, ..Wanted::default() };
+        job.run_connected(|cluster| start(cluster, (&protocol, &net), &form, data, &course, made, wanted))
     };
     wait(py, None, work)
 }
@@ -140,12 +154,20 @@ pub fn boost<'py>(
             range: options.input_range,
         };
         let course = Grows { boosting: &boosting, rows, columns, batches: &batches };
-        job.run_connected(|cluster| {
-            let data = ([inputs, targets], Some(1));
-            start(cluster, (&protocol, &net), &form, data, &course, (&options, &rehearsal), (keep, allow))
-        })
+        let data = Data { rows: [inputs, targets], validation: None, classes: Some(1) };
+        let wanted = Wanted { keep: Some(keep), allow, ..Wanted::default() };
+        let made = (&options, &rehearsal);
+        job.run_connected(|cluster| start(cluster, (&protocol, &net), &form, data, &course, made, wanted))
     };
     wait(py, None, work)
+}
+
+/// Rows to store: inputs and labels.
+struct Data {
+    rows: [Tensor; 2],
+    /// Those that it is only looked at on.
+    validation: Option<[Tensor; 2]>,
+    classes: Option<usize>,
 }
 
 /// Stores rows, and begins a course on them.
@@ -153,27 +175,34 @@ fn start(
     cluster: &mut megrez_service::client::Cluster,
     (protocol, net): (&str, &NetProfile),
     form: &Form,
-    ([inputs, labels], classes): ([Tensor; 2], Option<usize>),
+    data: Data,
     course: &dyn Course,
     made: (&CompileOptions, &Rehearsal),
-    (keep, allow): (String, Vec<String>),
+    wanted: Wanted,
 ) -> Result<(Vec<u8>, Vec<String>)> {
-    let own = fresh("rows")?;
-    upload_rows(cluster, &own, form, NewRows::whole(inputs, labels, classes), &[])?;
+    let mut own = vec![];
+    let classes = data.classes;
+    for [inputs, labels] in [Some(data.rows), data.validation].into_iter().flatten() {
+        let name = fresh("rows")?;
+        upload_rows(cluster, &name, form, NewRows::whole(inputs, labels, classes), &[])?;
+        own.push(name);
+    }
+    let me = cluster.name().to_owned();
     let wanted = Wanted {
-        data: vec![own.clone()],
-        losses_to: Some(cluster.name().to_owned()),
-        keep: Some(keep),
-        allow,
-        ..Wanted::default()
+        data: own[..1].to_vec(),
+        losses_to: Some(me.clone()),
+        validation: own.get(1).map(|name| (vec![name.clone()], me)),
+        ..wanted
     };
     let proposal = propose(cluster, protocol, course, made, &wanted)?;
     proposal.store_start(cluster)?;
     cluster.train(&proposal.job, net)?;
-    Ok((proposal.job.to_bytes(), vec![own, proposal.job.start]))
+    own.push(proposal.job.start.clone());
+    Ok((proposal.job.to_bytes(), own))
 }
 
-/// How a job stands, as JSON: `state`, `epoch`, `step`, `steps`, `losses`.
+/// How a job stands, as JSON: `state`, `epoch`, `step`, `steps`, `losses`, `accuracies`,
+/// `validation_losses`.
 #[pyfunction]
 pub fn job_state(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<String> {
     let (connection, job) = (cluster.job()?, Job::from_bytes(job).map_err(error)?);
@@ -185,13 +214,14 @@ pub fn job_state(py: Python<'_>, cluster: &Cluster, job: &[u8]) -> PyResult<Stri
             if let Some(failure) = standing.failure().filter(|_| !standing.runs()) {
                 return Err(failure);
             }
-            let losses = history(cluster, &job, &standing)?.losses;
+            let History { losses, accuracies, validation_losses, .. } = history(cluster, &job, &standing)?;
             let steps = standing.parties.first().map_or(0, |state| state.steps);
             let done = standing.parties.iter().all(|state| state.stands == Stands::Done);
             let state = if done { "done" } else { standing.word() };
             let (epoch, step) = (standing.epoch(), standing.step());
-            Ok(json!({ "state": state, "epoch": epoch, "step": step, "steps": steps, "losses": losses })
-                .to_string())
+            let all = json!({ "state": state, "epoch": epoch, "step": step, "steps": steps, "losses": losses,
+                "accuracies": accuracies, "validation_losses": validation_losses });
+            Ok(all.to_string())
         })
     })
 }

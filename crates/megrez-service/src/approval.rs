@@ -6,7 +6,7 @@
 //! an approval nobody but the owner uses anything.
 
 use crate::pattern::matches;
-use crate::training::{Consent, Job};
+use crate::training::{Consent, Job, count};
 use crate::{Error, ErrorKind, Result};
 use megrez_net::{Identity, PeerName};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub struct Usage {
 pub struct Rules {
     /// The protocols, by name; one `*` stands for any letters, here and below. Default: all.
     pub protocols: Vec<String>,
-    /// Fewest rows of all sets together. Default: 1.
+    /// Fewest rows of all sets together, of those learnt from and of those counted on. Default: 1.
     pub least_rows: u64,
     /// Fewest rows of a batch. Default: 1.
     pub least_batch: u64,
@@ -182,9 +182,14 @@ impl Rules {
         if !has(&self.protocols, &job.protocol) {
             broken.push(format!("it runs under `{}`", job.protocol));
         }
-        let rows = job.all_rows() as u64;
-        if rows < self.least_rows {
-            broken.push(format!("it has {rows} rows, and at least {} are asked for", self.least_rows));
+        let counted = job.validation.as_ref().map(|validation| count(&validation.data));
+        for (rows, what) in
+            [(Some(job.all_rows()), ""), (counted, " to count on")].into_iter().filter_map(|(n, w)| Some((n?, w)))
+        {
+            if (rows as u64) < self.least_rows {
+                let least = self.least_rows;
+                broken.push(format!("it has {rows} rows{what}, and at least {least} are asked for"));
+            }
         }
         // A job that makes no sense is refused for that.
         let batch = job.check().map_or(0, |work| work.all_batch()) as u64;
@@ -305,6 +310,8 @@ mod tests {
             start: "start".into(),
             stages: vec![Stage { step: vec![], epochs: 3 }],
             shards: None,
+            validation: None,
+            bounds: vec![],
             rows: vec!["x".into()],
             opened: vec![
                 Opening { state: "loss".into(), recipient: "alice".into(), every_epoch: true },

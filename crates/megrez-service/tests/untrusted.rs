@@ -6,7 +6,7 @@ use megrez_net::NetProfile;
 use megrez_plan::{KEPT, Op, Plan};
 use megrez_protocols::registry::PROTOCOLS;
 use megrez_service::protocols::cost;
-use megrez_service::training::{Job, Opening, RowSet, Stage};
+use megrez_service::training::{Bound, Job, Opening, RowSet, Stage, Validation};
 use megrez_service::wire::{Ahead, Net, Reply, Request, Run, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -49,6 +49,8 @@ static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
         start: "begin".into(),
         stages: vec![Stage { step: step.to_bytes(), epochs: 3 }],
         shards: None,
+        validation: None,
+        bounds: vec![],
         rows: vec!["rows.x".into()],
         opened: vec![Opening { state: "w.sum".into(), recipient: "alice".into(), every_epoch: false }],
         keep: None,
@@ -57,6 +59,97 @@ static JOB: LazyLock<Vec<u8>> = LazyLock::new(|| {
     job.check().unwrap();
     job.to_bytes()
 });
+
+/// What is counted after an epoch can leave nothing in what is trained, and nothing beside what is
+/// opened.
+#[test]
+fn a_validation_that_does_more_than_count_is_refused() {
+    let mut whole = Job::from_bytes(&JOB).unwrap();
+    let counts = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = Plan::new(64);
+        let x = plan.input("rows.x", KEPT, [3].into(), 16);
+        let w = plan.input("w.sum", KEPT, [4].into(), 16);
+        let so_far = plan.input("so-far", KEPT, [1].into(), 16);
+        let [x, w] = [("x", x), ("w", w)]
+            .map(|(name, value)| plan.step(name, Op::Sum { axis: 0 }, &[value]).unwrap());
+        let add = Op::Combine { coefficients: vec![1; 3], constant: 0 };
+        let sum = plan.step("sum", add, &[x, w, so_far]).unwrap();
+        plan.output("so-far", KEPT, sum);
+        change(&mut plan);
+        plan.to_bytes()
+    };
+    let data = vec![RowSet { name: "held-out".into(), rows: 7, beside: vec![] }];
+    whole.validation = Some(Validation { data, plan: counts(&|_| {}) });
+    whole.opened.push(Opening { state: "so-far".into(), recipient: "alice".into(), every_epoch: true });
+    let work = whole.check().unwrap();
+    let validated = work.validated.as_ref().unwrap();
+    assert_eq!((validated.batch, validated.batches, work.state("so-far").is_some()), (3, 2, true));
+    assert!(whole.sets().eq(["clinic", "held-out"]) && whole.all_rows() == 9);
+    assert_eq!(Job::from_bytes(&whole.to_bytes()).unwrap(), whole);
+    let refused = |change: &dyn Fn(&mut Job)| {
+        let mut job = whole.clone();
+        change(&mut job);
+        assert_ne!(job.hash(), whole.hash());
+        job.check().map(drop).unwrap_err().to_string()
+    };
+    let plan = |change: &dyn Fn(&mut Plan)| {
+        refused(&|job| job.validation.as_mut().unwrap().plan = counts(change))
+    };
+    assert!(plan(&|plan| plan.outputs[0].name = "w.sum".into()).contains("writes `w.sum`, which is not added"));
+    assert!(plan(&|plan| plan.outputs[0].name = "other".into()).contains("writes `other`"));
+    assert!(plan(&|plan| plan.outputs[0].recipient = "alice".into()).contains("gives `so-far` to `alice`"));
+    assert!(plan(&|plan| plan.inputs[2].owner = "alice".into()).contains("asks `alice`"));
+    assert!(plan(&|plan| plan.inputs[0].name = "more".into()).contains("a batch of each kind of its rows"));
+    let other_weights = |plan: &mut Plan| {
+        *plan = Plan::new(64);
+        let x = plan.input("rows.x", KEPT, [3].into(), 16);
+        plan.input("w.sum", KEPT, [4].into(), 8);
+        plan.output("so-far", KEPT, x);
+    };
+    assert!(plan(&other_weights).contains("reads `w.sum` as another thing"));
+    let short = |plan: &mut Plan| *plan = Plan { ring: 32, ..plan.clone() };
+    assert!(plan(&short).contains("another ring"));
+    let sets = |change: &dyn Fn(&mut Vec<RowSet>)| {
+        refused(&|job| change(&mut job.validation.as_mut().unwrap().data))
+    };
+    assert!(sets(&|data| data[0].rows = 2).contains("2 rows, which fill no batch of 3"));
+    assert!(sets(&|data| data.clear()).contains("0 rows"));
+    assert!(sets(&|data| data[0].name = "clinic".into()).contains("none of them twice"), "what is learnt from");
+    assert!(refused(&|job| job.data.clear()).contains("at least one set"));
+    // What is added up is opened, or it would be there to be opened by somebody else.
+    assert!(refused(&|job| drop(job.opened.pop())).contains("not added up for it alone and opened"));
+    assert!(refused(&|job| job.opened[1].every_epoch = false).contains("not added up"));
+    // Wider than one number it is no count.
+    let wide = |plan: &mut Plan| {
+        *plan = Plan::new(64);
+        let x = plan.input("rows.x", KEPT, [3].into(), 16);
+        let so_far = plan.input("so-far", KEPT, [3].into(), 16);
+        let add = Op::Combine { coefficients: vec![1; 2], constant: 0 };
+        let sum = plan.step("sum", add, &[x, so_far]).unwrap();
+        plan.output("so-far", KEPT, sum);
+    };
+    assert!(plan(&wide).contains("only single numbers"));
+}
+
+/// Bounds are of what lasts and is not opened, each once, and such that the ring has room for more.
+#[test]
+fn bounds_that_say_nothing_or_too_much_are_refused() {
+    let mut whole = Job::from_bytes(&JOB).unwrap();
+    whole.bounds = vec![Bound { state: "w.sum".into(), below: 20 }];
+    whole.check().unwrap();
+    let refused = |change: &dyn Fn(&mut Job)| {
+        let mut job = whole.clone();
+        change(&mut job);
+        assert_ne!(job.hash(), whole.hash());
+        job.check().map(drop).unwrap_err().to_string()
+    };
+    assert!(refused(&|job| job.bounds[0].state = "rows.x".into()).contains("no number that lasts"));
+    assert!(refused(&|job| job.bounds.push(job.bounds[0].clone())).contains("twice"));
+    for below in [31, 1000, u32::MAX] {
+        assert!(refused(&|job| job.bounds[0].below = below).contains("they never get there"), "{below}");
+    }
+    assert!(refused(&|job| job.bounds[0].state = "w\n".into()).contains("names are up to"));
+}
 
 /// What a job may not be, each by itself.
 #[test]

@@ -3,7 +3,7 @@
 use crate::{
     Loss, Optimiser, Privacy, State, Step, Trained, differentiate_in_shards, differentiate_privately,
 };
-use megrez_graph::differentiate::forward;
+use megrez_graph::differentiate::{Validation, forward, validation};
 use megrez_graph::{Graph, Tensor, plain};
 use megrez_service::{Error, ErrorKind, Result};
 use std::num::NonZeroU32;
@@ -36,6 +36,11 @@ pub trait Course {
     /// What the parties can run afterwards, in each of its sizes: graphs, and the state that is
     /// their input.
     fn models(&self) -> Result<Vec<(Graph, Vec<State>)>>;
+
+    /// What is counted on rows that nothing is learnt from, if this course can.
+    fn validation(&self) -> Result<Option<Validation>> {
+        Ok(None)
+    }
 }
 
 /// A network that is trained: at the batch of a step, and at those in which it is to be run.
@@ -46,6 +51,8 @@ pub struct Network<'a> {
     pub graph: &'a Graph,
     /// At the batches of runs.
     pub runnable: &'a [Graph],
+    /// At a batch of rows that it is only looked at on, if there are any.
+    pub validated: Option<&'a Graph>,
     /// How often every row is learnt from.
     pub epochs: u32,
 }
@@ -64,6 +71,11 @@ impl Course for Network<'_> {
     fn models(&self) -> Result<Vec<(Graph, Vec<State>)>> {
         let Learning { loss, trained, .. } = self.learning;
         self.runnable.iter().map(|graph| Ok(forward(graph, *loss, trained)?)).collect()
+    }
+
+    fn validation(&self) -> Result<Option<Validation>> {
+        let Learning { loss, trained, .. } = self.learning;
+        Ok(self.validated.map(|graph| validation(graph, *loss, trained)).transpose()?)
     }
 }
 
@@ -361,6 +373,48 @@ mod tests {
         for wrong in [2.0, -0.5, f32::NAN] {
             let error = of(loss, vec![1.0, wrong, 0.0, 0.0]).err().unwrap().to_string();
             assert!(error.contains("label 1"), "{error}");
+        }
+    }
+
+    /// What is counted on shares is what [`accuracy`] counts in the clear, of one output and of more.
+    #[test]
+    fn a_validation_counts_what_is_right() {
+        let count = |model: &Graph, loss, rows: &Rows| {
+            let looks = validation(model, loss, &Trained::All).unwrap();
+            let order: Vec<usize> = (0..rows.count()).collect();
+            let state = looks.state.iter().map(|state| state.start.clone());
+            let inputs: Vec<Tensor> = rows.batch(&order, 0, looks.batch).into_iter().chain(state).collect();
+            let found = plain::run(&looks.graph, &inputs).unwrap().remove(0);
+            assert_eq!((found.data.len(), looks.state.last().unwrap().name.as_str()), (1, Validation::sum(loss)));
+            found.data[0]
+        };
+        let model = models::build("net-a", 40, 3).unwrap();
+        let x = Tensor::new([40, 784], (0..40 * 784).map(|i| ((i * i) % 97) as f32 / 97.0).collect());
+        let labels = Tensor::new([40], (0..40).map(|i| ((i * 7) % 10) as f32).collect());
+        let rows = Rows::new(&model, Loss::CrossEntropy, x.clone(), labels).unwrap();
+        for loss in [Loss::CrossEntropy, Loss::BinaryCrossEntropy, Loss::Hinge] {
+            let right = accuracy(&model, loss, &rows).unwrap() * 40.0;
+            assert_eq!(count(&model, loss, &rows), right as f32);
+            assert!(right > 0.0 && right < 40.0);
+        }
+        // The loss of targets, as the step has it.
+        let squares = plain::run(&model, &[x]).unwrap().remove(0);
+        let order: Vec<usize> = (0..40).collect();
+        let [_, y] = rows.batch(&order, 0, 40);
+        let of = |(a, b): (&f32, &f32)| 0.5 * (a - b) * (a - b);
+        let mean = squares.data.iter().zip(&y.data).map(of).sum::<f32>() / 40.0;
+        assert!((count(&model, Loss::MeanSquares, &rows) - mean).abs() < 1e-4 * mean);
+
+        let mut one = Graph::new("one");
+        let x = one.input("x", [4, 1]).unwrap();
+        let w = one.constant("w", Tensor::filled([1, 1], 1.0));
+        let y = one.add("y", "MatMul", &[x, w], Attributes::none()).unwrap();
+        one.output("y", y);
+        let x = Tensor::new([4, 1], vec![2.0, 0.2, -0.1, -3.0]);
+        for labels in [[1.0, 0.0, 0.0, 1.0], [1.0; 4], [0.0, 0.0, 1.0, 1.0]] {
+            let rows = Rows::new(&one, Loss::Hinge, x.clone(), Tensor::new([4], labels.to_vec())).unwrap();
+            let right = accuracy(&one, Loss::Hinge, &rows).unwrap() * 4.0;
+            assert_eq!(count(&one, Loss::Hinge, &rows), right as f32);
         }
     }
 

@@ -1,16 +1,18 @@
 //! From a model and what is wanted of it to a job, and a job's way from the client's side: the
 //! parties run it by themselves.
 
+use crate::looks::{bounds, validation_plan};
 use crate::session::{comparison, compile, compile_shards, state_ranges};
 use crate::stored::{Part, ROWS, StoredRows, store};
 use crate::{Course, Rehearsal, State};
-use megrez_graph::differentiate::Step;
+use megrez_graph::differentiate::{Step, Validation as Looks};
+use megrez_graph::lower::DataInput;
 use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
 use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_ring::decode_words;
 use megrez_service::client::{Cluster, Standing};
-use megrez_service::training::{Job, Keep, MAX_SHARDS, Opening, Shards, Stage, WEIGHTS};
+use megrez_service::training::{Job, Keep, MAX_SHARDS, Opening, Shards, Stage, Validation, WEIGHTS};
 use megrez_service::wire::{ModelPlan, USER, fresh_name};
 use megrez_service::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -29,6 +31,11 @@ pub struct Wanted {
     pub start: Option<String>,
     /// Who learns each epoch's loss.
     pub losses_to: Option<String>,
+    /// The names of stored rows, as `data`, that are only looked at, after every epoch, and who
+    /// learns what is found there.
+    pub validation: Option<(Vec<String>, String)>,
+    /// Whether the parties look after every epoch whether numbers keep to bounds.
+    pub guard: bool,
     /// Who learns the weights at the end.
     pub weights_to: Option<String>,
     /// The stored model that the weights become.
@@ -122,6 +129,19 @@ pub fn propose(
         };
         opened.extend(step.state.iter().filter(|state| state.name.starts_with(WEIGHTS)).map(of));
     }
+    let mut validation = None;
+    if let Some((names, recipient)) = &wanted.validation {
+        let Some(looks) = course.validation()? else {
+            return Err(Error::of(ErrorKind::Unsupported, "this training has no validation: leave it out"));
+        };
+        let rows = StoredRows::named(cluster, names)?;
+        rows.fit((protocol, ring, frac), options.input_range)?;
+        let of = (&step, rows.count());
+        let plan = validation_plan(&looks, of, &client, (options, rehearsal), &mut start)?.to_bytes();
+        validation = Some(Validation { data: rows.sets, plan });
+        let sum = looks.state.last().map(|state| state.name.clone()).unwrap_or_default();
+        opened.push(Opening { state: sum, recipient: recipient.clone(), every_epoch: true });
+    }
     let mut plans = vec![];
     for model in course.models()? {
         plans.push(run_plan(&model, &step, &client, (options, rehearsal), &mut start)?);
@@ -132,7 +152,7 @@ pub fn propose(
         Some(name) => (name.clone(), None),
         None => (fresh("start")?, Some(start)),
     };
-    let job = Job {
+    let mut job = Job {
         nonce: fresh_name()?,
         client,
         protocol: protocol.into(),
@@ -140,23 +160,33 @@ pub fn propose(
         start: start_name,
         stages,
         shards,
+        validation,
+        bounds: vec![],
         rows: ROWS.map(str::to_owned).to_vec(),
         opened,
         keep,
         about: wanted.about.clone(),
     };
-    job.check()?;
+    let work = job.check()?;
+    if wanted.guard {
+        job.bounds = bounds(&step, rehearsal, &work)?;
+        job.check()?;
+    }
     Ok(Proposal { job, start })
 }
 
 /// The plan of a step that reads rows and state that the parties keep.
 fn step_plan(model: &FixedModel) -> Plan {
-    let mut plan = model.compiled.plan.clone();
+    named_rows(model.compiled.plan.clone(), &model.compiled.data_inputs)
+}
+
+/// A plan of which the parties keep all inputs, with the names that rows are stored by.
+pub(crate) fn named_rows(mut plan: Plan, data_inputs: &[DataInput]) -> Plan {
     for input in &mut plan.inputs {
         input.owner = KEPT.into();
         if input.name == Step::LABELS {
             input.name = ROWS[1].into();
-        } else if model.compiled.data_inputs.iter().any(|data| data.name == input.name) {
+        } else if data_inputs.iter().any(|data| data.name == input.name) {
             input.name = ROWS[0].into();
         }
     }
@@ -164,7 +194,7 @@ fn step_plan(model: &FixedModel) -> Plan {
 }
 
 /// Weights that stay as they are, once.
-fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
+pub(crate) fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
     match start.iter().find(|(name, ..)| *name == part.0) {
         None => start.push(part),
         Some(same) if *same == part => {}
@@ -220,6 +250,10 @@ pub(crate) fn run_plan(
 pub struct History {
     /// Mean losses of epochs, from the first on; none if somebody else learns them.
     pub losses: Vec<f32>,
+    /// After each epoch, the part of the validation's rows that the model is right about.
+    pub accuracies: Vec<f32>,
+    /// In its place where there are no classes, the mean loss of the validation's rows.
+    pub validation_losses: Vec<f32>,
     /// The weights, once they are opened: `w.` and the name of the constant, and its numbers.
     pub weights: Vec<(String, Tensor)>,
 }
@@ -233,11 +267,13 @@ pub fn history(cluster: &Cluster, job: &Job, standing: &Standing) -> Result<Hist
     for learnt in cluster.learnt(job, standing)? {
         let Kind::Ring { frac } = learnt.value.kind else { continue };
         let numbers = decode_words(work.ring(), &learnt.words, frac);
-        if learnt.state == Step::LOSS_SO_FAR {
-            let sum = numbers.first().copied().unwrap_or(f32::NAN);
-            history.losses.push(sum / work.steps(job) as f32);
-        } else {
-            history.weights.push((learnt.state, Tensor::new(learnt.value.shape, numbers)));
+        let sum = numbers.first().copied().unwrap_or(f32::NAN);
+        let (batch, batches) = work.validated.as_ref().map_or((0, 0), |v| (v.batch, v.batches));
+        match learnt.state.as_str() {
+            Step::LOSS_SO_FAR => history.losses.push(sum / work.steps(job) as f32),
+            Looks::CORRECT_SO_FAR => history.accuracies.push(sum / (batch * batches as usize) as f32),
+            Looks::LOSS_SO_FAR => history.validation_losses.push(sum / batches as f32),
+            _ => history.weights.push((learnt.state, Tensor::new(learnt.value.shape, numbers))),
         }
     }
     Ok(history)

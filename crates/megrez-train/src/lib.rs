@@ -6,11 +6,14 @@
 //! weights once, runs epochs, and reveals the weights at the end. No protocol is in here.
 //!
 //! What is opened: the mean loss of each epoch, and the weights when they are asked for, both to
-//! the client. Nothing else is: no logit, no gradient, no loss of a batch.
+//! the client; of a job what it declares, such as how many rows of a validation set are right, and
+//! to the parties whether its numbers have kept to bounds. Nothing else is: no logit, no gradient,
+//! no loss of a batch.
 
 mod boosting;
 mod data;
 mod job;
+mod looks;
 mod predict;
 mod privacy;
 mod rehearsal;
@@ -20,13 +23,16 @@ mod stored;
 pub use boosting::{Grows, rehearse_trees};
 pub use data::{Course, Learning, Network, Rows, accuracy, with_weights};
 pub use job::{History, Proposal, Wanted, fresh, history, propose, wait};
+pub use looks::validation_batch;
 pub use megrez_graph::boosting::{Boosting, Objective};
 pub use megrez_graph::differentiate::{
     BACKWARD, Loss, Optimiser, Privacy, Rate, Squares, State, Step, Trained, differentiate,
     differentiate_in_shards, differentiate_privately,
 };
 pub use megrez_service::client::Standing;
-pub use megrez_service::training::{Consent, Job, JobId, Keep, Opening, RowSet, Shards, Stage, Stands, ids};
+pub use megrez_service::training::{
+    Bound, Consent, Job, JobId, Keep, Opening, RowSet, Shards, Stage, Stands, Validation, ids,
+};
 pub use predict::{Asked, PREDICTED, propose_predictions};
 pub use privacy::{Budget, OfJob, epsilon, guaranteed, of_job, rho};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};

@@ -71,6 +71,8 @@ pub fn propose_predictions(
         start: asked.model.into(),
         stages: vec![Stage { step: plan.to_bytes(), epochs: 1 }],
         shards: None,
+        validation: None,
+        bounds: vec![],
         rows: vec![ROWS[0].into()],
         opened: vec![Opening { state: PREDICTED.into(), recipient: client, every_epoch: false }],
         keep: None,

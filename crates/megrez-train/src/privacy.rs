@@ -124,6 +124,16 @@ pub fn of_job(job: &Job) -> Option<OfJob> {
             return None;
         }
     }
+    // What is opened beside would tell of losses of which nothing is said.
+    let bounded = job.bounds.iter().map(|bound| &bound.state);
+    let validation = job.validation.iter().map(|validation| Plan::from_bytes(&validation.plan).ok());
+    let plans = validation.collect::<Option<Vec<_>>>()?;
+    let own = |plan: &Plan, name: &String| plan.outputs.iter().any(|output| output.name == *name);
+    let read = plans.iter().flat_map(|plan| plan.inputs.iter().map(move |input| (plan, &input.name)));
+    let read = read.filter(|(plan, name)| !own(plan, name)).map(|(_, name)| name);
+    if read.chain(bounded).any(|name| losses.contains(&name.as_str())) {
+        return None;
+    }
     let mut all = OfJob { rho: 0.0, range: f64::INFINITY };
     // What the rows of shards leave in weights is not read: nothing is said of it.
     if job.shards.is_some() {

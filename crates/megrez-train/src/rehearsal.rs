@@ -65,6 +65,8 @@ pub struct Rehearsal {
     pub calibration: Calibration,
     /// Of what lasts from step to step, in its order.
     pub state: Vec<Interval>,
+    /// The largest sums of squares of it, as they were.
+    pub squares: Vec<f64>,
     /// Of labels: classes are 0 or 1.
     pub labels: Interval,
 }
@@ -91,7 +93,9 @@ fn labels(step: &Step, largest: f64) -> Interval {
 pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> Result<Rehearsal> {
     let mut clear = Clear::new(step);
     let largest = |tensor: &Tensor| f64::from(tensor.data.iter().fold(0f32, |most, v| most.max(v.abs())));
+    let norm = |tensor: &Tensor| tensor.data.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
     let mut state = vec![0f64; step.state.len()];
+    let mut squares: Vec<f64> = clear.state.iter().map(norm).collect();
     let mut failed = None;
     let (mut runs, mut targets) = (0, 0f64);
     let inputs = batches.into_iter().map_while(|batch| {
@@ -99,6 +103,7 @@ pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> 
         targets = targets.max(largest(&batch[1]));
         failed = clear.step(batch).err();
         state.iter_mut().zip(&clear.state).for_each(|(most, tensor)| *most = most.max(largest(tensor)));
+        squares.iter_mut().zip(&clear.state).for_each(|(most, tensor)| *most = most.max(norm(tensor)));
         runs += 1;
         failed.is_none().then_some(inputs)
     });
@@ -115,7 +120,7 @@ pub fn rehearse(step: &Step, batches: impl IntoIterator<Item = [Tensor; 2]>) -> 
         *range = Interval::abs(range.low.abs().max(range.high.abs()));
     }
     let state = state.into_iter().map(|most| Interval::abs((most * MARGIN).max(1.0))).collect();
-    Ok(Rehearsal { calibration, state, labels: labels(step, targets * MARGIN) })
+    Ok(Rehearsal { calibration, state, squares, labels: labels(step, targets * MARGIN) })
 }
 
 /// What stands for a rehearsal where there are no rows to see: every layer, weight and gradient is

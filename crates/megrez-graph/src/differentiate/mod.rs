@@ -10,12 +10,14 @@ mod optimiser;
 mod privacy;
 mod step;
 mod update;
+mod validation;
 
 pub use loss::Loss;
 pub use optimiser::{Optimiser, Rate, Squares};
 pub use privacy::Privacy;
 pub use step::{Step, Trained, differentiate, differentiate_in_shards, differentiate_privately, forward};
 pub use update::State;
+pub use validation::{Validation, validation};
 
 pub use crate::gradients::{BACKWARD, Gradients};
 

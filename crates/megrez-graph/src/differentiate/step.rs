@@ -308,17 +308,17 @@ pub fn forward(model: &Graph, loss: Loss, trained: &Trained) -> Result<(Graph, V
 }
 
 /// A model whose trained weights are inputs.
-struct Untied {
-    graph: Graph,
-    output: Id,
+pub(super) struct Untied {
+    pub(super) graph: Graph,
+    pub(super) output: Id,
     /// An input of the output's shape, if there are to be labels.
-    labels: Option<Id>,
+    pub(super) labels: Option<Id>,
     /// The weights, and with what they begin.
-    inputs: Vec<Id>,
-    state: Vec<State>,
+    pub(super) inputs: Vec<Id>,
+    pub(super) state: Vec<State>,
 }
 
-fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<Untied, Problems> {
+pub(super) fn untie(model: &Graph, loss: Loss, trained: &Trained, labels: bool) -> Result<Untied, Problems> {
     let model = remove_identities(model)?;
     let model = loss.without_its_function(model)?;
     let model = fuse_layer_norm(&fuse_gelu(&fuse_masks(&model)?)?)?;

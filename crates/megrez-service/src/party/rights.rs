@@ -265,6 +265,8 @@ mod tests {
             start: String::new(),
             stages: vec![Stage { step: vec![], epochs: 1 }],
             shards: None,
+            validation: None,
+            bounds: vec![],
             rows: vec![],
             opened: vec![],
             keep,

@@ -3,7 +3,9 @@
 
 mod entries;
 mod files;
+mod guard;
 mod outbox;
+mod rows;
 mod run;
 mod shards;
 
@@ -23,7 +25,6 @@ use crate::{Error, ErrorKind, Result};
 use entries::lock;
 use files::{Folder, name};
 use megrez_engine::store::Id;
-use megrez_plan::Value;
 use megrez_protocols::registry::Numbers;
 use run::{End, Kept, TrainJob, fits};
 use std::cell::RefCell;
@@ -314,11 +315,8 @@ fn absent(id: &JobId, client: &str) -> Error {
 
 /// What a session of the job holds at most, in bytes.
 fn memory(work: &Work, job: &Job) -> u64 {
-    let row = |value: &Value| value.shape.elements() / work.batch;
-    let rows =
-        work.rows.iter().map(|(_, value)| row(value).saturating_mul(job.all_rows()) as u64).sum::<u64>();
-    let plans = work.steps.iter().chain(&work.shard);
-    let step = plans.map(|plan| Host::memory_streamed(&job.protocol, plan)).max().unwrap_or(0);
+    let rows = work.stored_rows(job).fold(0u64, |all, elements| all.saturating_add(elements as u64));
+    let step = work.plans().map(|plan| Host::memory_streamed(&job.protocol, plan)).max().unwrap_or(0);
     step.saturating_add(rows.saturating_mul(4 * u64::from(work.ring().next_power_of_two() / 8)))
 }
 
@@ -329,6 +327,7 @@ impl Service {
         let (host, job) = (&self.host, &train.job);
         let plans = job.stages.iter().map(|stage| &stage.step);
         let plans = plans.chain(job.shards.iter().map(|shards| &shards.plan));
+        let plans = plans.chain(job.validation.iter().map(|validation| &validation.plan));
         plans.into_iter().try_for_each(|plan| host.affordable(plan).map(drop))?;
         let work = job.check()?;
         let (needs, has) = (memory(&work, job), host.settings.get().capacity.memory());

@@ -3,20 +3,22 @@
 
 use super::entries::Running;
 use super::files::{Checkpoint, Folder};
+use super::guard;
 use super::outbox::Outbox;
+use super::rows::{Joined, Local, beside, blocks, order, same_rows};
 use super::shards::{self, Replica, Sharded};
 use crate::party::clients::alive_to;
 use crate::party::host::{Host, hash};
 use crate::party::opened::StoredModel;
 use crate::party::stored::{ModelFile, ModelHeader, forbidden};
 use crate::protocols::Suite;
-use crate::training::{Job, Opened, Opening, RowSet, WEIGHTS, Work};
+use crate::training::{Job, Opened, Opening, RowSet, Validated, WEIGHTS, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
-use megrez_engine::{Stored, Turn, agree, agree_or, check, common_name, derive, run_again};
+use megrez_engine::{Made, Stored, Turn, agree, agree_or, check, common_name, derive, run_again};
 use megrez_net::{Network, Payload};
-use megrez_plan::{Input, KEPT, Kind, Op, Plan, PlanError, Value, ValueId, View};
+use megrez_plan::{Input, KEPT, Kind, Op, Plan, Value, View};
 use megrez_protocols::AnyMasks;
 use megrez_session::{Error as SessionError, Party};
 use std::collections::BTreeMap;
@@ -50,82 +52,15 @@ pub(super) struct TrainJob<'a> {
     pub(super) begun: &'a dyn Fn(),
 }
 
-fn made(e: PlanError) -> Error {
-    Error::of(ErrorKind::Internal, e)
-}
-
-/// A plan of kept inputs, to which local steps are added.
-struct Local(Plan);
-
-impl Local {
-    fn input(&mut self, name: &str, value: &Value) -> Result<ValueId> {
-        match value.kind {
-            Kind::Ring { frac } => Ok(self.0.input(name, KEPT, value.shape.clone(), frac)),
-            _ => Err(Error::Refused(format!("`{name}` is no number on the ring"))),
-        }
-    }
-
-    fn step(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
-        self.0.step(name, op, inputs).map_err(made)
-    }
-}
-
-/// The order of rows in an epoch: a permutation that follows from what the parties have drawn
-/// together.
-pub(super) fn order(seed: &[u8; 16], epoch: u32, rows: usize) -> Vec<usize> {
-    let key = megrez_engine::hash("megrez 2026 order of rows", &[&seed[..], &epoch.to_le_bytes()].concat());
-    let mut order: Vec<usize> = (0..rows).collect();
-    let mut random = [0; 32];
-    for i in (1..rows).rev() {
-        // Four numbers in each hash.
-        let place = (rows - 1 - i) % 4;
-        if place == 0 {
-            random = megrez_engine::hash("megrez 2026 order of rows", &[&key[..], &i.to_le_bytes()].concat());
-        }
-        let word =
-            random[8 * place..][..8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
-        order.swap(i, ((u128::from(word) * (i as u128 + 1)) >> 64) as usize);
-    }
-    order
-}
+/// The numbers of what comes before the first step: rows are joined, the state is begun, rows to
+/// count on are joined.
+const JOIN: u32 = 0;
+const BEGIN: u32 = 1;
+const JOIN_TOO: u32 = 2;
+/// The number of the first run after.
+const FIRST: u32 = 3;
 
 impl TrainJob<'_> {
-    /// All sets' rows, joined; by the names of the step's inputs.
-    fn join(&self, suite: &Suite, party: &mut Party<AnyDevice>) -> Result<Stored> {
-        let job = &self.train.job;
-        let mut plan = Local(Plan::new(self.work.ring()));
-        let (mut parts, mut places) = (Stored::new(), BTreeMap::<String, Vec<ValueId>>::new());
-        for (i, (_, sets)) in blocks(job, &self.stored).enumerate() {
-            let mut columns = BTreeMap::<String, Vec<ValueId>>::new();
-            for (j, set) in sets.iter().enumerate() {
-                let (_, values) = set.header.values()?;
-                for (name, part) in set.load(suite, &job.protocol, party)? {
-                    if let Some((_, value)) = values.iter().find(|(n, _)| *n == name) {
-                        let part_name = format!("{i}/{j}/{name}");
-                        columns.entry(name).or_default().push(plan.input(&part_name, value)?);
-                        parts.insert(part_name, part);
-                    }
-                }
-            }
-            for (name, all) in columns {
-                let joined = match all[..] {
-                    [one] => one,
-                    _ => plan.step(&format!("columns/{i}/{name}"), Op::Concat { axis: 1 }, &all)?,
-                };
-                places.entry(name).or_default().push(joined);
-            }
-        }
-        for (name, _) in &self.work.rows {
-            let all = places.remove(name).unwrap_or_default();
-            let joined = match all[..] {
-                [one] => one,
-                _ => plan.step(&format!("join/{name}"), Op::Concat { axis: 0 }, &all)?,
-            };
-            plan.0.output(name, KEPT, joined);
-        }
-        Ok(derive(suite, &plan.0, party, &parts, 0)?)
-    }
-
     /// The state before the first step: the stored weights, and zeros.
     fn begin(&self, suite: &Suite, party: &mut Party<AnyDevice>) -> Result<Stored> {
         let start = &self.stored[self.stored.len() - 1];
@@ -145,28 +80,8 @@ impl TrainJob<'_> {
             let zeros = plan.step(&format!("scale/{name}"), Op::Rescale { frac }, &[zeros])?;
             plan.0.output(name, KEPT, zeros);
         }
-        state.extend(derive(suite, &plan.0, party, &state, 1)?);
+        state.extend(derive(suite, &plan.0, party, &state, BEGIN)?);
         Ok(state)
-    }
-
-    /// The rows of a batch.
-    fn cut(
-        &self,
-        suite: &Suite,
-        party: &mut Party<AnyDevice>,
-        rows: &Stored,
-        indices: &[usize],
-        run: u32,
-    ) -> Result<Stored> {
-        let mut plan = Local(Plan::new(self.work.ring()));
-        for (name, value) in &self.work.rows {
-            let shape = [&[self.train.job.all_rows()], &value.shape.dims()[1..]].concat().into();
-            let all = plan.input(name, &Value { shape, kind: value.kind })?;
-            let gather = Op::Gather { axis: 0, indices: indices.to_vec() };
-            let batch = plan.step(&format!("batch/{name}"), gather, &[all])?;
-            plan.0.output(name, KEPT, batch);
-        }
-        Ok(derive(suite, &plan.0, party, rows, run)?)
     }
 
     /// Opens what the job says, in shares that wait for their recipients.
@@ -297,7 +212,8 @@ impl TrainJob<'_> {
     /// Goes on with the job, from its last checkpoint.
     pub(super) fn run(self, suite: &Suite) -> Result<End> {
         let (job, work) = (&self.train.job, self.work);
-        for step in work.steps.iter().chain(&work.shard) {
+        let bounds = guard::plan(job, work)?;
+        for step in work.plans().chain(&bounds) {
             check(suite, step).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
         }
         let mut party = Party::start(self.network.clone(), self.host.device.clone())?;
@@ -317,7 +233,16 @@ impl TrainJob<'_> {
             0 => self.begin(suite, party)?,
             _ => checkpoint.state(suite, party.device(), &self.state()?)?,
         };
-        let joined = self.join(suite, party)?;
+        let (protocol, ring) = (&job.protocol, work.ring());
+        let joined =
+            Joined::new(suite, party, protocol, (ring, &work.rows), (&job.data, &self.stored), JOIN)?;
+        let looked_at = match (&job.validation, &work.validated) {
+            (Some(of), Some(Validated { rows, .. })) => {
+                let stored = &self.stored[job.data.iter().map(|set| set.names().count()).sum()..];
+                Some(Joined::new(suite, party, protocol, (ring, rows), (&of.data, stored), JOIN_TOO)?)
+            }
+            _ => None,
+        };
         let replicas = shards::replicas(self.host, self.train, party)?;
         let seed = common_name(party, "order")?;
         party.barrier("job-begun")?;
@@ -330,7 +255,8 @@ impl TrainJob<'_> {
                 (&running, &folder),
                 &replicas,
                 (&mut checkpoint, &mut state),
-                (&joined, &seed),
+                (&joined, looked_at.as_ref(), bounds.as_ref()),
+                &seed,
             )
         };
         if alive_to(&shards::channels(&replicas), epochs)? == End::Stopped {
@@ -353,11 +279,11 @@ impl TrainJob<'_> {
         (running, folder): (&Running, &Folder),
         replicas: &[Replica],
         (checkpoint, state): (&mut Checkpoint, &mut Stored),
-        (joined, seed): (&Stored, &[u8; 16]),
+        (joined, looked_at, bounds): (&Joined, Option<&Joined>, Option<&Plan>),
+        seed: &[u8; 16],
     ) -> Result<End> {
         let (job, work) = (&self.train.job, self.work);
-        // Two runs came before the first step.
-        let mut run = 2;
+        let mut run = FIRST;
         if checkpoint.epoch > 0 {
             // A party may have failed between sealing and opening.
             self.tell(suite, party, folder, checkpoint, state, run)?;
@@ -378,10 +304,7 @@ impl TrainJob<'_> {
             let mut cut = |party: &mut Party<AnyDevice>, run: u32| -> Result<Option<Vec<Stored>>> {
                 let Some(batch) = batches.next() else { return Ok(None) };
                 let shards = (run..).zip(batch.chunks_exact(work.batch));
-                shards
-                    .map(|(run, shard)| self.cut(suite, party, joined, shard, run))
-                    .collect::<Result<_>>()
-                    .map(Some)
+                shards.map(|(run, shard)| joined.cut(suite, party, shard, run)).collect::<Result<_>>().map(Some)
             };
             let (mut batch, mut made) = (cut(party, run)?, None);
             for step in 0.. {
@@ -389,27 +312,33 @@ impl TrainJob<'_> {
                 if Self::stops(running, party, run)? {
                     return Ok(End::Stopped);
                 }
-                let after = run
-                    .checked_add(runs)
-                    .filter(|after| after.checked_add(runs).is_some())
-                    .ok_or_else(|| Error::Refused("too many steps in one session".into()))?;
+                let after = later(run, runs)?;
                 batch = cut(party, after)?;
                 // Nothing is made ahead over the end of an epoch, which the parties seal first.
                 if let Some(sharded) = &mut sharded {
                     sharded.step(party, state, plan, (&rows, batch.as_deref()), run)?;
                 } else {
                     rows.into_iter().for_each(|rows| state.extend(rows));
-                    let next = batch.as_ref().and_then(|next| next.first());
-                    let masks = |input: &Input| next?.get(&input.name).map(|(masks, _)| masks.clone());
-                    let next = next.map(|_| (plan, after, &masks as &dyn Fn(&Input) -> Option<AnyMasks>));
-                    let turn = Turn { plan, run, made };
-                    made = run_again(suite, turn, party, state, &mut Outbox::default(), next)?.1;
+                    let next = batch.as_ref().and_then(|next| next.first()).map(|next| (next, after));
+                    made = turn(suite, party, state, Turn { plan, run, made }, next)?;
                 }
                 run = after;
                 running.step.store(step + 1, Ordering::Release);
             }
-            let tag = common_name(party, "checkpoint")?;
+            if let (Some(validated), Some(rows)) = (&work.validated, looked_at) {
+                match self.validate(suite, party, running, state, (validated, rows), run)? {
+                    Some(after) => run = after,
+                    None => return Ok(End::Stopped),
+                }
+            }
             work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
+            if let Some(bounds) = bounds {
+                if !guard::kept(suite, party, bounds, state, run)? {
+                    return Err(beyond(job, epoch));
+                }
+                run = later(run, 1)?;
+            }
+            let tag = common_name(party, "checkpoint")?;
             (checkpoint.epoch, checkpoint.tag) = (epoch, tag);
             checkpoint.fill(suite, party.device(), state)?;
             folder.keep(checkpoint)?;
@@ -422,6 +351,37 @@ impl TrainJob<'_> {
         Ok(End::Done)
     }
 
+    /// Counts on the rows that nothing is learnt from, always in the same batches. Gives the number
+    /// of the run that comes next; `None` if somebody wishes to stop.
+    fn validate(
+        &self,
+        suite: &Suite,
+        party: &mut Party<AnyDevice>,
+        running: &Running,
+        state: &mut Stored,
+        (Validated { plan, batch, batches, .. }, rows): (&Validated, &Joined),
+        mut run: u32,
+    ) -> Result<Option<u32>> {
+        let order: Vec<usize> = (0..*batches as usize * batch).collect();
+        let mut batches = order.chunks_exact(*batch);
+        let mut cut = |party: &mut Party<AnyDevice>, run: u32| {
+            batches.next().map(|batch| rows.cut(suite, party, batch, run)).transpose()
+        };
+        let (mut batch, mut made) = (cut(party, run)?, None);
+        while let Some(rows) = batch {
+            if Self::stops(running, party, run)? {
+                return Ok(None);
+            }
+            let after = later(run, 1)?;
+            batch = cut(party, after)?;
+            state.extend(rows);
+            let next = batch.as_ref().map(|next| (next, after));
+            made = turn(suite, party, state, Turn { plan, run, made }, next)?;
+            run = after;
+        }
+        Ok(Some(run))
+    }
+
     /// All that lasts, whether the step reads it or only the kept model does.
     fn state(&self) -> Result<Vec<(String, Value)>> {
         let (_, start) = self.stored[self.stored.len() - 1].header.values()?;
@@ -430,57 +390,43 @@ impl TrainJob<'_> {
     }
 }
 
-/// The stored sets of each of a job's entries, of all that it names in its order.
-fn blocks<'a>(
-    job: &'a Job,
-    stored: &'a [StoredModel],
-) -> impl Iterator<Item = (&'a RowSet, &'a [StoredModel])> {
-    let mut left = stored;
-    job.data.iter().map_while(move |set| {
-        let (these, rest) = left.split_at_checked(1 + set.beside.len())?;
-        left = rest;
-        Some((set, these))
-    })
+/// The number that comes so many runs after one, if there is room for as many again.
+fn later(run: u32, runs: u32) -> Result<u32> {
+    run.checked_add(runs)
+        .filter(|after| after.checked_add(runs).is_some())
+        .ok_or_else(|| Error::Refused("too many steps in one session".into()))
 }
 
-/// What sets that are joined column by column hold of one kind of row.
-fn beside(parts: Vec<Value>) -> Option<Value> {
-    let columns = |parts: &[Value]| -> Option<usize> {
-        let width = |part: &Value| match *part.shape.dims() {
-            [rows, width] if rows == parts[0].shape.dims()[0] && part.kind == parts[0].kind => Some(width),
-            _ => None,
-        };
-        parts.iter().map(width).sum()
+/// A run on rows that are in the state; and what has been made meanwhile of that on the next rows,
+/// which has this number.
+fn turn(
+    suite: &Suite,
+    party: &mut Party<AnyDevice>,
+    state: &mut Stored,
+    turn: Turn<'_>,
+    next: Option<(&Stored, u32)>,
+) -> Result<Option<Made>> {
+    let (plan, rows) = (turn.plan, next.map(|(rows, _)| rows));
+    let masks = |input: &Input| rows?.get(&input.name).map(|(masks, _)| masks.clone());
+    let next = next.map(|(_, run)| (plan, run, &masks as &dyn Fn(&Input) -> Option<AnyMasks>));
+    Ok(run_again(suite, turn, party, state, &mut Outbox::default(), next)?.1)
+}
+
+/// What no longer keeps to the job's bounds is not gone on with.
+fn beyond(job: &Job, epoch: u32) -> Error {
+    let before = match epoch {
+        1 => "nothing was sealed before".into(),
+        _ => format!("epoch {} is sealed", epoch - 1),
     };
-    match &parts[..] {
-        [] => None,
-        [one] => Some(one.clone()),
-        [first, ..] => {
-            let width = columns(&parts)?;
-            Some(Value { shape: [first.shape.dims()[0], width].into(), kind: first.kind })
-        }
-    }
-}
-
-/// Rows of several sets are joined only if their owners have said that they are the same.
-fn same_rows(named: &RowSet, sets: &[StoredModel]) -> Result<()> {
-    let ids = |set: &StoredModel| set.header.ids;
-    let Some(first) = sets.first().filter(|_| sets.len() > 1) else { return Ok(()) };
-    let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
-    for (name, set) in named.names().zip(sets) {
-        if ids(set).is_none() {
-            return refuse(format!(
-                "joins columns of `{name}`, of which nobody has said whose rows they are: upload them with --ids"
-            ));
-        }
-        if ids(set) != ids(first) {
-            return refuse(format!(
-                "joins columns of `{}` and `{name}`, whose rows are others, or in another order, by their --ids",
-                named.name
-            ));
-        }
-    }
-    Ok(())
+    let names: Vec<&str> = job.bounds.iter().map(|bound| bound.state.as_str()).collect();
+    Error::of(
+        ErrorKind::OutOfRange,
+        format!(
+            "after epoch {epoch} one of `{}` is beyond the job's bounds: training diverges, or words wrap; {before}. \
+             Make a job with a smaller rate, or on a longer ring",
+            names.join("`, `")
+        ),
+    )
 }
 
 /// What this party checks of a job and the stored values that it names, besides the consents.
@@ -489,7 +435,11 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
     let refuse = |what: String| Err(Error::Refused(format!("the job {what}")));
     let (start, sets) = stored.split_last().ok_or_else(|| Error::Refused("the job has no weights".into()))?;
     let ring = work.ring();
-    for (named, parts) in blocks(job, sets) {
+    let kinds = |place: usize| match &work.validated {
+        Some(validated) if place >= job.data.len() => &validated.rows,
+        _ => &work.rows,
+    };
+    for (place, (named, parts)) in blocks(job.entries(), sets).enumerate() {
         same_rows(named, parts)?;
         let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for set in parts {
@@ -498,7 +448,7 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
             let of_ring = values.into_iter().filter(|_| of == ring);
             of_ring.for_each(|(name, value)| found.entry(name).or_default().push(value));
         }
-        for (name, value) in &work.rows {
+        for (name, value) in kinds(place) {
             let shape = [&[named.rows], &value.shape.dims()[1..]].concat().into();
             if found.remove(name).and_then(beside) != Some(Value { shape, kind: value.kind }) {
                 let names: Vec<&str> = named.names().map(String::as_str).collect();
@@ -527,9 +477,8 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         return refuse(format!("begins with `{}`, where there are no weights `{name}`", job.start));
     }
     let size = |v: &Value| v.shape.elements();
-    let rows = work.rows.iter().map(|(_, v)| (size(v) / work.batch).saturating_mul(job.all_rows()));
-    let more: Vec<usize> = rows.chain(values.iter().map(|(_, v)| size(v))).collect();
-    for step in work.steps.iter().chain(&work.shard) {
+    let more: Vec<usize> = work.stored_rows(job).chain(values.iter().map(|(_, v)| size(v))).collect();
+    for step in work.plans() {
         host.room_for(step.values.iter().map(size).chain(more.iter().copied()))?;
     }
     let Some(keep) = &job.keep else { return Ok(None) };
@@ -543,7 +492,10 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         ids: None,
         within_s: None,
     };
-    let mut owners: Vec<String> = stored.iter().flat_map(|s| s.header.owners.clone()).collect();
+    // Nothing of the rows that are only counted on is in the model.
+    let learnt = job.data.iter().flat_map(RowSet::names).count();
+    let into = sets.iter().take(learnt).chain([start]);
+    let mut owners: Vec<String> = into.flat_map(|stored| stored.header.owners.clone()).collect();
     owners.push(job.client.clone());
     owners.sort_unstable();
     owners.dedup();
@@ -564,42 +516,4 @@ pub(super) fn fits(host: &Host, train: &Train, work: &Work, stored: &[StoredMode
         return Err(forbidden(format!("a model `{}` is stored already; choose another name", keep.model)));
     }
     Ok(Some((header, path)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_joined_of_matrices_of_as_many_rows_and_one_kind() {
-        let kind = Kind::Ring { frac: 16 };
-        let of = |dims: &[usize], kind| Value { shape: dims.to_vec().into(), kind };
-        let joined = |parts: &[Value]| beside(parts.to_vec());
-        let matrix = of(&[5, 3], kind);
-        assert_eq!(joined(&[matrix.clone(), of(&[5, 4], kind)]), Some(of(&[5, 7], kind)));
-        let cube = of(&[5, 1, 3], kind);
-        assert_eq!((joined(&[]), joined(std::slice::from_ref(&cube))), (None, Some(cube.clone())));
-        // What others have stored may be of any shape.
-        let others =
-            [of(&[], kind), of(&[5], kind), cube, of(&[4, 3], kind), of(&[5, 3], Kind::Ring { frac: 8 })];
-        for other in others {
-            assert_eq!(joined(&[matrix.clone(), other.clone()]), None, "{other:?}");
-            assert_eq!(joined(&[other, matrix.clone()]), None);
-        }
-    }
-
-    #[test]
-    fn an_order_has_every_row_once_and_nobody_sees_the_next_one() {
-        let orders = [order(&[1; 16], 1, 50), order(&[1; 16], 2, 50), order(&[2; 16], 1, 50)];
-        assert!(orders[0] != orders[1] && orders[0] != orders[2]);
-        assert_eq!(orders[0], order(&[1; 16], 1, 50));
-        for mut order in orders {
-            order.sort_unstable();
-            assert!(order.into_iter().eq(0..50));
-        }
-        // Every row comes first in about as many epochs.
-        let mut first = [0; 5];
-        (0..5000).for_each(|epoch| first[order(&[3; 16], epoch, 5)[0]] += 1);
-        assert!(first.iter().all(|n| (850..1150).contains(n)), "{first:?}");
-    }
 }
