@@ -47,6 +47,52 @@ def test_a_model_is_trained_further_and_stays_with_the_parties(
         processes.fit(small, mirrored, labels[:60], batch=20, rehearse=1, keep=training.model)
 
 
+def test_held_out_rows_are_counted_on_after_every_epoch(
+    processes: megrez.Cluster, small: megrez.Model, images: Array, labels: Array
+) -> None:
+    held_out = (images[60:90], labels[60:90])
+    training = processes.fit(
+        small,
+        images[:60],
+        labels[:60],
+        epochs=2,
+        batch=20,
+        rate="2^-6",
+        rehearse=2,
+        batches=[30],
+        validation_data=held_out,
+    )
+    assert set(training.history) == {"loss", "accuracy"}
+    right = training.history["accuracy"]
+    output = processes.run_stored(training.model, held_out[0]).output
+    assert len(right) == 2
+    # But for a row between two digits.
+    assert abs(right[1] - (output.argmax(axis=1) == held_out[1]).mean()) <= 1 / 30 + 1e-6
+    targets = np.eye(10, dtype=np.float32)
+    squares = processes.fit(
+        small,
+        images[:60],
+        targets[labels[:60].astype(int)],
+        loss="mse",
+        batch=20,
+        rate="2^-8",
+        rehearse=2,
+        validation_data=(held_out[0], targets[held_out[1].astype(int)]),
+    )
+    assert set(squares.history) == {"loss", "validation_loss"}
+    with pytest.raises(megrez.Error, match="label"):
+        processes.fit(small, images[:60], labels[:60], batch=20, validation_data=(images[:30], labels[:29]))
+    stored = [entry.name for entry in processes.stored()]
+    assert not [name for name in stored if name.startswith("rows-")]
+
+
+def test_weights_beyond_their_bounds_end_a_training(
+    processes: megrez.Cluster, small: megrez.Model, images: Array, labels: Array
+) -> None:
+    with pytest.raises(megrez.Error, match="beyond the job's bounds"):
+        processes.fit(small, images[:60], labels[:60], epochs=3, batch=20, rate=15, rehearse=0)
+
+
 def test_the_shards_of_a_step_add_up(
     processes: megrez.Cluster, small: megrez.Model, images: Array, labels: Array
 ) -> None:

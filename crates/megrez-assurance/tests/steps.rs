@@ -169,6 +169,25 @@ fn every_message_of_a_growing_tree_is_masked() {
     }
 }
 
+/// What looks at weights after an epoch reads masks that the steps and the next epoch read as well.
+#[test]
+fn every_message_of_a_look_at_bounds_is_masked() {
+    let value = |n: usize, frac| Value { shape: [n].into(), kind: Kind::Ring { frac } };
+    let (w, v) = (value(5, 16), value(3, 28));
+    for protocol in ["mizar", "aby3", "alkaid", "alkaid-masked", "meteor"] {
+        let mut plan = Plan::within_bounds(64, &[("w", &w, 20), ("v", &v, 6)], "recipient").unwrap();
+        // Given once, looked at twice.
+        plan.inputs.iter_mut().for_each(|input| input.owner = "owner".into());
+        let lasting = ["w".to_owned(), "v".to_owned()];
+        let options = Options { runs: 2, lasting: &lasting, ..Options::default() };
+        let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+        assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
+        assert!(report.messages > 20, "{protocol}: {} messages", report.messages);
+        println!("{protocol}: {} messages in {} views are masked", report.messages, report.views);
+    }
+}
+
 /// Cuts the batch out of rows that are held from run to run, as a job of the parties does: their
 /// masks are the same in every run, and each batch has rows of the one before.
 fn of_held_rows(mut plan: Plan) -> Plan {

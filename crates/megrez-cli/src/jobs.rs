@@ -4,8 +4,8 @@ use crate::cluster::{Needs, There};
 use crate::progress;
 use clap::Args;
 use megrez::train::{
-    Bound, Consent, History, Job, JobId, OfJob, RowSet, Stage, Standing, epsilon, guaranteed, history, of_job,
-    wait,
+    Bound, Consent, History, Job, JobId, OfJob, RowSet, Stage, Standing, epsilon, guaranteed, history,
+    of_job, wait,
 };
 use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;

@@ -31,7 +31,9 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
         return train_job::run(args, json);
     }
     if args.test_inputs.is_some() && args.weights_to.is_none() {
-        return Err(invalid("weights that stay secret are right on --test-inputs as a job: --keep; or --weights-to"));
+        return Err(invalid(
+            "weights that stay secret are right on --test-inputs as a job: --keep; or --weights-to",
+        ));
     }
     let model = any_model(args.model()?, batch, args.seed)?;
     let rows = rows(args, &model)?;

@@ -264,7 +264,13 @@ pub(crate) struct AsJob {
     pub(crate) losses_to: Option<String>,
     /// After every epoch, count on these stored rows, as --data names them, how often the model is
     /// right, or take its loss where there are no classes. Nothing is learnt from them.
-    #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster", conflicts_with = "test_inputs")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME",
+        requires = "cluster",
+        conflicts_with = "test_inputs"
+    )]
     pub(crate) validation: Vec<String>,
     /// Go on whatever becomes of the weights. Otherwise the parties look after every epoch, in one
     /// bit, whether they are within bounds, and end the job if not.

@@ -2,9 +2,9 @@
 //! resuming.
 
 use crate::common::{Deployment, HANG, example};
-use megrez::train::{Job, Opening, of_job};
+use megrez::train::{Bound, Job, Opening, Validation, of_job};
 use megrez_graph::{Tensor, npy};
-use megrez_plan::Plan;
+use megrez_plan::{KEPT, Plan};
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -279,7 +279,7 @@ fn a_private_job_says_what_its_plans_guarantee() {
     // The same model and options are the same plan: noise has no part in how it is laid out.
     let plan = |all: &str| all.split_once("a step is the plan ").unwrap().1[..64].to_owned();
     assert_eq!(plan(&all), plan(&says(dense)));
-    assert!(!all.contains("OPENED") && all.contains("(ε, δ) = (6, 1e-5)"), "{all}");
+    assert!(!all.contains("OPENED to `") && all.contains("(ε, δ) = (6, 1e-5)"), "{all}");
     deployment.cli("bob", "approve --job {} --of clinic", &[&job]).ok();
     let report = deployment.cli("alice", "--json train --job {}", &[&job]).json("megrez.train-job/1");
     assert_eq!((report["state"].as_str(), losses_of(&report)), (Some("done"), 0), "{report}");
@@ -300,6 +300,23 @@ fn a_private_job_says_what_its_plans_guarantee() {
     other.inputs[0].name = "loss.so-far".into();
     *plan = other.to_bytes();
     assert_eq!(of_job(&keeps_losses), None);
+    let bounds_losses = Bound { state: "loss.so-far".into(), below: 20 };
+    assert_eq!(of_job(&Job { bounds: vec![bounds_losses], ..made.clone() }), None);
+    // What is counted on other rows says no more of these than the weights do, unless it reads
+    // more.
+    let counts = |name: &str| {
+        let mut plan = Plan::new(64);
+        let read = plan.input(name, KEPT, [1].into(), 16);
+        plan.input("so-far", KEPT, [1].into(), 16);
+        plan.output("so-far", KEPT, read);
+        let opening = Opening { state: "so-far".into(), recipient: "alice".into(), every_epoch: true };
+        let validation = Some(Validation { data: made.data.clone(), plan: plan.to_bytes() });
+        Job { validation, opened: vec![opening], ..made.clone() }
+    };
+    assert_eq!(
+        [counts("w.fc1.weight"), counts("loss.so-far")].map(|job| of_job(&job)),
+        [of_job(&made), None]
+    );
     let mut twice = made.clone();
     twice.stages.push(twice.stages[0].clone());
     assert_eq!(of_job(&twice).unwrap().rho, 2.0 * of_job(&made).unwrap().rho);
@@ -361,7 +378,10 @@ fn held_out_rows_are_counted_on_and_nothing_is_learnt_from_them() {
     // between two digits, which roundings decide.
     let [first, last] = [0, 5].map(|epoch| (counted[epoch].as_f64().unwrap() * 60.0).round() as usize);
     let says = right(&deployment, "alice", "digits", 60);
-    assert!(last.abs_diff(says) <= 1 && last > 35 && last > first, "{first}, {last} of 60 counted, {says} right");
+    assert!(
+        last.abs_diff(says) <= 1 && last > 35 && last > first,
+        "{first}, {last} of 60 counted, {says} right"
+    );
     // Nothing of bob's is in the model, which is trained further without him.
     let further = format!("{TRAIN} --inputs {{}} --labels {{}} --start digits --keep more");
     deployment.cli("alice", &further, &[&x, &y]).ok();
@@ -393,7 +413,10 @@ fn held_out_rows_are_counted_on_and_nothing_is_learnt_from_them() {
         let counted = report["accuracies"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() * 60.0);
         let counted: Vec<usize> = counted.map(|count| count.round() as usize).collect();
         let says = right(&deployment, "alice", protocol, 60);
-        assert!(counted.len() == 6 && counted[5].abs_diff(says) <= 1, "{protocol}: {counted:?}, {says} right");
+        assert!(
+            counted.len() == 6 && counted[5].abs_diff(says) <= 1,
+            "{protocol}: {counted:?}, {says} right"
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod baselines;
+mod bounds;
 mod common;
 mod conformance;
 mod exhaustive;

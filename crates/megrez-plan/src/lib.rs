@@ -7,6 +7,7 @@
 //! written in the step, so that every party makes the same choice.
 
 mod bind;
+mod bounds;
 mod check;
 mod error;
 mod float;
@@ -16,6 +17,7 @@ mod public;
 mod view;
 mod winner;
 
+pub use bounds::Bounded;
 pub use error::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
 pub use lookup::{Beyond, DIGIT, Lookup, MAX_DEGREE, MAX_SEGMENTS};

@@ -183,8 +183,9 @@ impl Rules {
             broken.push(format!("it runs under `{}`", job.protocol));
         }
         let counted = job.validation.as_ref().map(|validation| count(&validation.data));
-        for (rows, what) in
-            [(Some(job.all_rows()), ""), (counted, " to count on")].into_iter().filter_map(|(n, w)| Some((n?, w)))
+        for (rows, what) in [(Some(job.all_rows()), ""), (counted, " to count on")]
+            .into_iter()
+            .filter_map(|(n, w)| Some((n?, w)))
         {
             if (rows as u64) < self.least_rows {
                 let least = self.least_rows;

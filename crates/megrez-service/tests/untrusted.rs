@@ -70,8 +70,8 @@ fn a_validation_that_does_more_than_count_is_refused() {
         let x = plan.input("rows.x", KEPT, [3].into(), 16);
         let w = plan.input("w.sum", KEPT, [4].into(), 16);
         let so_far = plan.input("so-far", KEPT, [1].into(), 16);
-        let [x, w] = [("x", x), ("w", w)]
-            .map(|(name, value)| plan.step(name, Op::Sum { axis: 0 }, &[value]).unwrap());
+        let [x, w] =
+            [("x", x), ("w", w)].map(|(name, value)| plan.step(name, Op::Sum { axis: 0 }, &[value]).unwrap());
         let add = Op::Combine { coefficients: vec![1; 3], constant: 0 };
         let sum = plan.step("sum", add, &[x, w, so_far]).unwrap();
         plan.output("so-far", KEPT, sum);
@@ -92,10 +92,11 @@ fn a_validation_that_does_more_than_count_is_refused() {
         assert_ne!(job.hash(), whole.hash());
         job.check().map(drop).unwrap_err().to_string()
     };
-    let plan = |change: &dyn Fn(&mut Plan)| {
-        refused(&|job| job.validation.as_mut().unwrap().plan = counts(change))
-    };
-    assert!(plan(&|plan| plan.outputs[0].name = "w.sum".into()).contains("writes `w.sum`, which is not added"));
+    let plan =
+        |change: &dyn Fn(&mut Plan)| refused(&|job| job.validation.as_mut().unwrap().plan = counts(change));
+    assert!(
+        plan(&|plan| plan.outputs[0].name = "w.sum".into()).contains("writes `w.sum`, which is not added")
+    );
     assert!(plan(&|plan| plan.outputs[0].name = "other".into()).contains("writes `other`"));
     assert!(plan(&|plan| plan.outputs[0].recipient = "alice".into()).contains("gives `so-far` to `alice`"));
     assert!(plan(&|plan| plan.inputs[2].owner = "alice".into()).contains("asks `alice`"));
@@ -114,7 +115,10 @@ fn a_validation_that_does_more_than_count_is_refused() {
     };
     assert!(sets(&|data| data[0].rows = 2).contains("2 rows, which fill no batch of 3"));
     assert!(sets(&|data| data.clear()).contains("0 rows"));
-    assert!(sets(&|data| data[0].name = "clinic".into()).contains("none of them twice"), "what is learnt from");
+    assert!(
+        sets(&|data| data[0].name = "clinic".into()).contains("none of them twice"),
+        "what is learnt from"
+    );
     assert!(refused(&|job| job.data.clear()).contains("at least one set"));
     // What is added up is opened, or it would be there to be opened by somebody else.
     assert!(refused(&|job| drop(job.opened.pop())).contains("not added up for it alone and opened"));

@@ -376,7 +376,8 @@ mod tests {
         }
     }
 
-    /// What is counted on shares is what [`accuracy`] counts in the clear, of one output and of more.
+    /// What is counted on shares is what [`accuracy`] counts in the clear, of one output and of
+    /// more.
     #[test]
     fn a_validation_counts_what_is_right() {
         let count = |model: &Graph, loss, rows: &Rows| {
@@ -385,7 +386,10 @@ mod tests {
             let state = looks.state.iter().map(|state| state.start.clone());
             let inputs: Vec<Tensor> = rows.batch(&order, 0, looks.batch).into_iter().chain(state).collect();
             let found = plain::run(&looks.graph, &inputs).unwrap().remove(0);
-            assert_eq!((found.data.len(), looks.state.last().unwrap().name.as_str()), (1, Validation::sum(loss)));
+            assert_eq!(
+                (found.data.len(), looks.state.last().unwrap().name.as_str()),
+                (1, Validation::sum(loss))
+            );
             found.data[0]
         };
         let model = models::build("net-a", 40, 3).unwrap();

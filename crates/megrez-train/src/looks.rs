@@ -58,8 +58,8 @@ pub(crate) fn validation_plan(
     Ok(named_rows(compiled.plan, &compiled.data_inputs))
 }
 
-/// How many times larger than in the rehearsal the squares may get where the ring has room: 64 times
-/// as large weights have diverged.
+/// How many times larger than in the rehearsal the squares may get where the ring has room: 64
+/// times as large weights have diverged.
 const ROOM: f64 = 4096.0;
 
 /// Bounds of the weights, and of what their optimiser keeps, that no training gets near which goes

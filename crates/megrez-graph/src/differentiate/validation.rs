@@ -13,7 +13,8 @@ use crate::tensor::Tensor;
 /// A look at rows.
 #[derive(Clone, Debug)]
 pub struct Validation {
-    /// Takes the model's inputs, [`Step::LABELS`](super::Step::LABELS), the weights and the sum so far; gives the sum.
+    /// Takes the model's inputs, [`Step::LABELS`](super::Step::LABELS), the weights and the sum so
+    /// far; gives the sum.
     pub graph: Graph,
     /// What it reads of what lasts, in the order of inputs: the weights, and the sum.
     pub state: Vec<State>,

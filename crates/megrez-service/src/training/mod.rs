@@ -142,8 +142,8 @@ pub struct Validation {
     pub plan: Vec<u8>,
 }
 
-/// What no epoch may leave: numbers whose squares sum up to 2^`below` or more. Whether all bounds of
-/// a job are kept is opened to the parties after every epoch; if one is not, the job ends there.
+/// What no epoch may leave: numbers whose squares sum up to 2^`below` or more. Whether all bounds
+/// of a job are kept is opened to the parties after every epoch; if one is not, the job ends there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// The name of what lasts from step to step.
@@ -249,7 +249,6 @@ impl Job {
     pub fn all_rows(&self) -> usize {
         count(&self.data)
     }
-
 }
 
 /// An owner's word on a job.

@@ -328,7 +328,9 @@ impl Work {
         let learnt = self.rows.iter().map(move |kind| all(kind, self.batch, job.all_rows()));
         let data = job.validation.as_ref().map_or(&[][..], |validation| &validation.data);
         let looked_at = self.validated.iter();
-        learnt.chain(looked_at.flat_map(move |v| v.rows.iter().map(move |kind| all(kind, v.batch, count(data)))))
+        learnt.chain(
+            looked_at.flat_map(move |v| v.rows.iter().map(move |kind| all(kind, v.batch, count(data)))),
+        )
     }
 
     /// All plans.

@@ -10,7 +10,7 @@ use megrez_plan::{KEPT, Kind, Op, Plan, PlanError, Value, ValueId};
 use megrez_session::Party;
 use std::collections::BTreeMap;
 
-pub(super) fn made(e: PlanError) -> Error {
+fn made(e: PlanError) -> Error {
     Error::of(ErrorKind::Internal, e)
 }
 

@@ -304,7 +304,10 @@ impl TrainJob<'_> {
             let mut cut = |party: &mut Party<AnyDevice>, run: u32| -> Result<Option<Vec<Stored>>> {
                 let Some(batch) = batches.next() else { return Ok(None) };
                 let shards = (run..).zip(batch.chunks_exact(work.batch));
-                shards.map(|(run, shard)| joined.cut(suite, party, shard, run)).collect::<Result<_>>().map(Some)
+                shards
+                    .map(|(run, shard)| joined.cut(suite, party, shard, run))
+                    .collect::<Result<_>>()
+                    .map(Some)
             };
             let (mut batch, mut made) = (cut(party, run)?, None);
             for step in 0.. {
