@@ -6,6 +6,7 @@ mod print;
 
 mod audit;
 mod bench;
+mod boost;
 mod calibrate;
 mod certs;
 mod chat;
@@ -113,6 +114,10 @@ enum Command {
     UploadModel(upload::UploadModel),
     /// Keep rows and labels at a cluster, in shares, to train on.
     UploadData(upload::UploadData),
+    /// Grow boosted trees on what owners of rows have answered, as a job of the parties.
+    Boost(Box<boost::Boost>),
+    /// Compare rows with thresholds: the answers are what boosted trees learn from.
+    Indicators(boost::Indicators),
     /// What a trained model says of rows that a cluster keeps, which may be of several owners.
     Predict(Box<predict::Predict>),
     /// Say to all parties that a training job may use this client's rows.
@@ -188,6 +193,8 @@ fn run(command: &Command, json: bool) -> Result<ExitCode> {
         Command::Audit(args) => audit::run(args, json),
         Command::UploadModel(args) => upload::run(args, json),
         Command::UploadData(args) => upload::run_data(args, json),
+        Command::Boost(args) => boost::run(args, json),
+        Command::Indicators(args) => boost::indicators(args, json),
         Command::Predict(args) => predict::run(args, json),
         Command::Approve(args) => jobs::approve(args, json),
         Command::Jobs(args) => jobs::list(args, json),

@@ -4,8 +4,10 @@ use crate::cluster::{Needs, There};
 use crate::jobs::{follow, kept_to, load, proposed};
 use crate::options::Common;
 use clap::Args;
-use megrez::train::{Asked, Learning, Loss, Optimiser, PREDICTED, Rate, StoredRows, Trained, room};
-use megrez::train::{Job, propose_predictions};
+use megrez::train::{
+    Asked, Boosting, Job, Learning, Loss, Objective, Optimiser, PREDICTED, Predicts, Rate, StoredRows,
+    Trained, imagine_trees, propose_predictions, room, tree_options,
+};
 use megrez::{Cluster, Error, ErrorKind, Result, npy};
 use megrez_lab::bench::any_model;
 use serde_json::json;
@@ -16,11 +18,17 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub(crate) struct Predict {
     /// The model that this client has had trained, by the name under which the parties keep it.
-    #[arg(long, value_name = "NAME", required_unless_present = "job", requires_all = ["model", "data"])]
+    #[arg(long, value_name = "NAME", required_unless_present = "job", requires = "data")]
     model_name: Option<String>,
     /// What training began with: an ONNX file, or a built-in network. Its weights are not read.
     #[arg(long)]
     model: Option<String>,
+    /// In its place, how many boosted trees `megrez boost` has grown.
+    #[arg(long, value_name = "TREES", conflicts_with_all = ["model", "only", "loss"])]
+    estimators: Option<usize>,
+    /// The levels of these trees.
+    #[arg(long, value_name = "LEVELS", default_value_t = 4, requires = "estimators")]
+    depth: u32,
     /// Rows that are stored at the cluster, by name; A,B are the rows of both, A+B the columns of
     /// the same rows. Labels among them are not read.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -41,7 +49,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "FILE", conflicts_with = "job")]
     propose: Option<PathBuf>,
     /// Begin this job, which --propose has written, or go on with it.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_name", "model", "data"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_name", "model", "estimators", "data"])]
     job: Option<PathBuf>,
     #[command(flatten)]
     there: There,
@@ -91,28 +99,40 @@ pub(crate) fn run(args: &Predict, json: bool) -> Result<ExitCode> {
 }
 
 fn made(args: &Predict, cluster: &mut Cluster) -> Result<Job> {
-    let missing = || Error::of(ErrorKind::Invalid, "--model-name, --model and --data are needed");
-    let (Some(stored), Some(model)) = (&args.model_name, &args.model) else { return Err(missing()) };
+    let missing = |what: &str| Err(Error::of(ErrorKind::Invalid, format!("{what} needed")));
+    let Some(stored) = &args.model_name else { return missing("--model-name and --data are") };
     let options = args.common.request.options()?;
     let rows = StoredRows::named(cluster, &args.data)?;
-    if rows.count() == 0 {
-        return Err(missing());
-    }
-    let graph = any_model(model, rows.count(), 1)?;
-    let trained = if args.only.is_empty() { Trained::All } else { Trained::Only(args.only.clone()) };
-    // How weights moved makes no difference any more.
-    let rate: Rate = "2^-4".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
-    let optimiser = Optimiser::sgd(rate);
-    let learning = Learning {
-        loss: args.loss,
-        trained,
-        optimiser,
-        halve_every: None,
-        privacy: None,
-        shards: NonZeroU32::MIN,
+    let (options, predicts, rehearsal, of) = match (args.estimators, &args.model) {
+        (Some(trees), _) => {
+            let (options, columns) = (tree_options(options), rows.columns()?);
+            // How they were grown makes no difference any more.
+            let (objective, rate, penalty) = (Objective::Logistic, 1.0, 1.0);
+            let boosting = Boosting { objective, trees, depth: args.depth, rate, penalty };
+            let rehearsal = imagine_trees(&Boosting { trees: 1, ..boosting }, rows.count(), columns)?;
+            let predicts = Predicts::trees(&boosting, rows.count(), columns)?;
+            (options, predicts, rehearsal, format!("{trees} boosted trees"))
+        }
+        (None, Some(model)) => {
+            let graph = any_model(model, rows.count(), 1)?;
+            let trained = if args.only.is_empty() { Trained::All } else { Trained::Only(args.only.clone()) };
+            // How weights moved makes no difference any more.
+            let rate: Rate = "2^-4".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
+            let learning = Learning {
+                loss: args.loss,
+                trained,
+                optimiser: Optimiser::sgd(rate),
+                halve_every: None,
+                privacy: None,
+                shards: NonZeroU32::MIN,
+            };
+            let predicts = Predicts::network(&graph, &learning)?;
+            let rehearsal = room(predicts.step(), options.input_range, args.room)?;
+            (options, predicts, rehearsal, model.clone())
+        }
+        (None, None) => return missing("--model, or --estimators, is"),
     };
-    let rehearsal = room(&learning.step(&graph)?, options.input_range, args.room)?;
-    let about = format!("predictions of `{stored}`, which is {model}");
-    let asked = Asked { model: stored, graph: &graph, learning: &learning, rows, about: &about };
+    let about = format!("predictions of `{stored}`, which is {of}");
+    let asked = Asked { model: stored, predicts: &predicts, rows, about: &about };
     propose_predictions(cluster, args.common.protocol(), asked, (&options, &rehearsal))
 }

@@ -22,26 +22,26 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     if let Some(path) = &args.job.job {
         let job = load(path)?;
         cluster.train(&job, &args.common.request.net)?;
-        return go_on(&mut cluster, &job, args.job.detach, args.weights_to.as_deref(), json);
+        return go_on(&mut cluster, &job, args.job.terms.detach, args.weights_to.as_deref(), json);
     }
     let (rows, test) = ((&args.inputs, &args.labels), (&args.test_inputs, &args.test_labels));
-    let own = match &args.job.data[..] {
+    let own = match &args.job.terms.data[..] {
         [] => Some(store_own(args, &mut cluster, rows)?),
         _ => None,
     };
     let test = args.test_inputs.as_ref().map(|_| store_own(args, &mut cluster, test)).transpose()?;
-    let names = own.iter().chain(&args.job.data).cloned().collect();
-    let validation = test.iter().chain(&args.job.validation).cloned().collect();
+    let names = own.iter().chain(&args.job.terms.data).cloned().collect();
+    let validation = test.iter().chain(&args.job.terms.validation).cloned().collect();
     let proposal = made(args, &mut cluster, (names, validation))?;
     let job = &proposal.job;
     kept_to(&mut cluster, job)?;
     proposal.store_start(&mut cluster)?;
-    if let Some(path) = &args.job.propose {
+    if let Some(path) = &args.job.terms.propose {
         std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
         return proposed(job, path, json);
     }
     cluster.train(job, &args.common.request.net)?;
-    if args.job.detach {
+    if args.job.terms.detach {
         return go_on(&mut cluster, job, true, None, json);
     }
     let done = follow(&mut cluster, job)?;
@@ -98,23 +98,10 @@ fn made(
         _ => None,
     };
     let rehearsal = rehearsal(args, &step, sample.as_ref(), &options)?;
-    let runnable = match &args.job.keep {
-        Some(_) => args
-            .job
-            .run_batch
-            .iter()
-            .map(|&batch| any_model(args.model()?, batch, args.seed))
-            .collect::<Result<Vec<_>>>()?,
-        None => vec![],
-    };
-    let me = cluster.name().to_owned();
-    let losses_to = match args.job.losses_to.as_deref() {
-        Some("nobody") => None,
-        // No noise covers a loss.
-        None if learning.privacy.is_some() => None,
-        Some(client) => Some(client.to_owned()),
-        None => Some(me.clone()),
-    };
+    let terms = &args.job.terms;
+    let sizes = terms.keep.iter().flat_map(|_| &terms.run_batch);
+    let runnable =
+        sizes.map(|&batch| any_model(args.model()?, batch, args.seed)).collect::<Result<Vec<_>>>()?;
     let validated = match &validation[..] {
         [] => None,
         names => {
@@ -122,17 +109,14 @@ fn made(
             Some(any_model(args.model()?, batch, args.seed)?)
         }
     };
-    let metrics_to = losses_to.clone().unwrap_or_else(|| me.clone());
+    let me = cluster.name().to_owned();
     let wanted = Wanted {
-        data,
-        validation: validated.is_some().then_some((validation, metrics_to)),
         guard: !args.job.unguarded,
         start: args.job.start.clone(),
-        losses_to,
-        weights_to: args.weights_to.is_some().then_some(me),
-        keep: args.job.keep.clone(),
-        allow: args.job.allow.clone(),
+        weights_to: args.weights_to.is_some().then_some(me.clone()),
         about: args.about(),
+        // No noise covers a loss.
+        ..terms.wanted(&me, learning.privacy.is_some(), [data, validation])
     };
     let course = Network {
         learning: &learning,

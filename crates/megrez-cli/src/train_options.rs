@@ -4,7 +4,7 @@ use crate::cluster::Place;
 use crate::options::Common;
 use clap::Args;
 use megrez::train::{
-    Budget, Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, rehearse, room,
+    Budget, Learning as How, Loss, Optimiser, Rate, Rehearsal, Rows, Step, Trained, Wanted, rehearse, room,
 };
 use megrez::{Error, ErrorKind, Result};
 use megrez_graph::{CompileOptions, Graph, Tensor, npy};
@@ -68,7 +68,7 @@ pub(crate) struct Train {
     /// with random weights.
     #[arg(long, required_unless_present = "job")]
     pub(crate) model: Option<String>,
-    /// The rows, .npy of [N, …].
+    /// The rows, .npy of [N, …]. With --data they are only rehearsed on.
     #[arg(long, value_name = "FILE", requires = "labels")]
     pub(crate) inputs: Option<PathBuf>,
     /// Their labels, .npy of class numbers [N] or of rows [N, K].
@@ -238,12 +238,12 @@ pub(crate) fn load(model: &Graph, loss: Loss, inputs: &Path, labels: &Path) -> R
     Rows::new(model, loss, npy::load(inputs)?, npy::load(labels)?)
 }
 
-/// Training by the parties alone.
+/// What a job of the parties is besides how they learn.
 #[derive(Args)]
 #[command(next_help_heading = "As a job of the parties")]
-pub(crate) struct AsJob {
+pub(crate) struct Terms {
     /// Train on rows that are stored at the cluster, by name; A,B are the rows of both, A+B the
-    /// columns of the same rows. --inputs and --labels are then only rehearsed on.
+    /// columns of the same rows.
     #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster")]
     pub(crate) data: Vec<String>,
     /// Keep the weights in shares, as a stored model of this name.
@@ -255,23 +255,59 @@ pub(crate) struct AsJob {
     /// The batch sizes in which the kept model may be run.
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "ROWS")]
     pub(crate) run_batch: Vec<usize>,
-    /// Begin with a stored model of this client that was trained before.
-    #[arg(long, value_name = "NAME", requires = "cluster")]
-    pub(crate) start: Option<String>,
     /// Who learns the loss of each epoch: a client, or `nobody` [default: this client]. Who learns
     /// losses learns what is found on --validation; if nobody does, this client.
     #[arg(long, value_name = "CLIENT")]
     pub(crate) losses_to: Option<String>,
     /// After every epoch, count on these stored rows, as --data names them, how often the model is
     /// right, or take its loss where there are no classes. Nothing is learnt from them.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "NAME",
-        requires = "cluster",
-        conflicts_with = "test_inputs"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "cluster")]
     pub(crate) validation: Vec<String>,
+    /// Write the job here, for the owners of the rows to approve, and do not begin it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) propose: Option<PathBuf>,
+    /// Do not wait for the end: `megrez jobs` says how it stands.
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+impl Terms {
+    /// Who learns what is opened after every epoch: losses, and what is found on rows that are only
+    /// looked at. `silent` where nobody learns losses unless somebody is named.
+    fn told(&self, me: &str, silent: bool) -> (Option<String>, String) {
+        let losses_to = match self.losses_to.as_deref() {
+            Some("nobody") => None,
+            None if silent => None,
+            Some(client) => Some(client.to_owned()),
+            None => Some(me.to_owned()),
+        };
+        let metrics_to = losses_to.clone().unwrap_or_else(|| me.to_owned());
+        (losses_to, metrics_to)
+    }
+
+    /// What is wanted of a job on rows of these names, of which the second are only looked at.
+    pub(crate) fn wanted(&self, me: &str, silent: bool, [data, validation]: [Vec<String>; 2]) -> Wanted {
+        let (losses_to, metrics_to) = self.told(me, silent);
+        Wanted {
+            data,
+            validation: (!validation.is_empty()).then_some((validation, metrics_to)),
+            losses_to,
+            keep: self.keep.clone(),
+            allow: self.allow.clone(),
+            ..Wanted::default()
+        }
+    }
+}
+
+/// Training by the parties alone.
+#[derive(Args)]
+#[command(next_help_heading = "As a job of the parties")]
+pub(crate) struct AsJob {
+    #[command(flatten)]
+    pub(crate) terms: Terms,
+    /// Begin with a stored model of this client that was trained before.
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    pub(crate) start: Option<String>,
     /// Go on whatever becomes of the weights. Otherwise the parties look after every epoch, in one
     /// bit, whether they are within bounds, and end the job if not.
     #[arg(long, requires = "cluster")]
@@ -281,21 +317,16 @@ pub(crate) struct AsJob {
     /// memory.
     #[arg(long, default_value = "1", value_name = "COUNT", requires = "cluster")]
     pub(crate) shards: NonZeroU32,
-    /// Write the job here, for the owners of the rows to approve, and do not begin it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) propose: Option<PathBuf>,
     /// Begin this job, or go on with it.
     #[arg(long, value_name = "FILE", requires = "cluster")]
     pub(crate) job: Option<PathBuf>,
-    /// Do not wait for the end: `megrez jobs` says how it stands.
-    #[arg(long)]
-    pub(crate) detach: bool,
 }
 
 impl AsJob {
     /// Whether the parties are to train by themselves.
     pub(crate) fn wanted(&self) -> bool {
-        let stored = !self.data.is_empty() || !self.validation.is_empty();
-        stored || self.keep.is_some() || self.job.is_some() || self.shards.get() > 1
+        let Terms { data, validation, keep, .. } = &self.terms;
+        let stored = !data.is_empty() || !validation.is_empty() || keep.is_some();
+        stored || self.job.is_some() || self.shards.get() > 1
     }
 }

@@ -1,6 +1,8 @@
 //! One binary for all tests: every suite is compiled and linked once.
 
 mod approvals;
+#[cfg(unix)]
+mod boost;
 mod cli;
 mod common;
 #[cfg(unix)]

@@ -28,7 +28,7 @@
 //! Indicators, membership and choices are exact: a product of numbers 0 and 1 is truncated without
 //! a remainder.
 
-use crate::differentiate::{Loss, State, Step};
+use crate::differentiate::{Loss, State, Step, Validation, counting};
 use crate::graph::{Attributes, Graph, Id};
 use crate::layers::{AFFINE, PICKED};
 use crate::problem::{Cause, Problem, Refusal};
@@ -152,6 +152,14 @@ impl Boosting {
         Ok(())
     }
 
+    /// What training knows of the objective: whether labels are classes.
+    fn loss(&self) -> Loss {
+        match self.objective {
+            Objective::Logistic => Loss::CrossEntropy,
+            Objective::Squares => Loss::MeanSquares,
+        }
+    }
+
     /// Inner nodes of a tree, and its leaves.
     fn sizes(&self) -> [usize; 2] {
         [(1 << self.depth) - 1, 1 << self.depth]
@@ -269,10 +277,7 @@ impl Boosting {
         let sum = t.sum("loss.rows", squares, 0, true)?;
         let mean = t.affine("loss.mean", sum, half / rows as f32, 0.0)?;
         t.0.output(Step::LOSS, mean);
-        let loss = match self.objective {
-            Objective::Logistic => Loss::CrossEntropy,
-            Objective::Squares => Loss::MeanSquares,
-        };
+        let loss = self.loss();
         Step { graph: t.0, state, batch: rows, shards: 1, loss, privacy: None }.adding_up_losses()
     }
 
@@ -318,5 +323,16 @@ impl Boosting {
         let scores = t.plain("scores", "MatMul", &[members, column])?;
         t.0.output("scores", scores);
         Ok((t.0, state))
+    }
+
+    /// What counts on a batch how many rows' labels the trees are right about, or takes their loss.
+    ///
+    /// # Errors
+    /// Those of [`step`](Self::step).
+    pub fn validation(&self, batch: usize, columns: usize) -> Result<Validation, Problem> {
+        let (mut graph, state) = self.model(batch, columns)?;
+        let scores = graph.outputs.remove(0).id;
+        let labels = graph.input(Step::LABELS, [batch, 1])?;
+        counting(graph, (scores, labels), self.loss(), state)
     }
 }

@@ -7,11 +7,11 @@ use crate::model::Model;
 use crate::wait::wait;
 use megrez::train::{
     Boosting, Budget, Course, Form, Grows, History, Job, Learning, Network, NewRows, Optimiser, Rehearsal,
-    Rows, Stands, Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, upload_rows,
-    validation_batch,
+    Rows, Stands, Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, tree_options,
+    upload_rows, validation_batch,
 };
 use megrez::{CompileRequest, Error, ErrorKind, Recipe, Result};
-use megrez_graph::{Activations, CompileOptions, Interval, Tensor};
+use megrez_graph::{CompileOptions, Tensor};
 use megrez_net::NetProfile;
 use pyo3::prelude::*;
 use serde_json::json;
@@ -139,21 +139,14 @@ pub fn boost<'py>(
         // No layer is a ReLU.
         let form = "3r".parse().map_err(|what: String| Error::of(ErrorKind::Internal, what))?;
         let request = CompileRequest { protocol: protocol.clone(), form, ..CompileRequest::default() };
-        let options = request.options()?;
-        // Among thresholds that gain next to the same, the error of a coarse sigmoid would choose.
-        let activations = match options.activations {
-            Activations::Minimax => Activations::Fine,
-            tables => tables,
-        };
-        let input_range = Interval { low: 0.0, high: 1.0 };
-        let options = CompileOptions { input_range, activations, ..options };
+        let options = tree_options(request.options()?);
         let form = Form {
             protocol: protocol.clone(),
             ring: options.ring,
             frac: options.frac,
             range: options.input_range,
         };
-        let course = Grows { boosting: &boosting, rows, columns, batches: &batches };
+        let course = Grows { boosting: &boosting, rows, columns, batches: &batches, validated: None };
         let data = Data { rows: [inputs, targets], validation: None, classes: Some(1) };
         let wanted = Wanted { keep: Some(keep), allow, ..Wanted::default() };
         let made = (&options, &rehearsal);

@@ -2,9 +2,19 @@
 
 use crate::{Course, Rehearsal, rehearse};
 use megrez_graph::boosting::{Boosting, Objective};
-use megrez_graph::differentiate::{State, Step};
-use megrez_graph::{Graph, Tensor};
+use megrez_graph::differentiate::{State, Step, Validation};
+use megrez_graph::{Activations, CompileOptions, Graph, Interval, Tensor};
 use megrez_service::{Error, ErrorKind, Result};
+
+/// How trees are compiled for these options: indicators are 0 or 1, and what stands for a sigmoid
+/// is fine enough, or among thresholds that gain next to the same its error would choose.
+pub fn tree_options(options: CompileOptions) -> CompileOptions {
+    let activations = match options.activations {
+        Activations::Minimax => Activations::Fine,
+        tables => tables,
+    };
+    CompileOptions { input_range: Interval { low: 0.0, high: 1.0 }, activations, ..options }
+}
 
 /// Grows trees in the clear, on indicators [rows, columns] and targets [rows, 1], to see how large
 /// numbers get.
@@ -38,6 +48,40 @@ pub fn rehearse_trees(boosting: &Boosting, inputs: &Tensor, targets: &Tensor) ->
     rehearse(&boosting.step(rows, columns)?, all)
 }
 
+/// How many times more than on rows that are made up gains, leaves and scores may be on others.
+const ROOM: f64 = 8.0;
+
+/// What stands for [`rehearse_trees`] where there are no rows to see: trees on made-up rows, of
+/// which one indicator says all, with some times more room. Of rows that are as many and can be told
+/// apart as well as can be, gains and scores are the largest; those of labels of which few are ones
+/// may be larger for some leaves. It says nothing about anybody's rows.
+///
+/// # Errors
+/// If there are no rows, or no indicators.
+pub fn imagine_trees(boosting: &Boosting, rows: usize, columns: usize) -> Result<Rehearsal> {
+    if rows == 0 || columns == 0 {
+        let what = format!("there are {rows} rows of {columns} indicators");
+        return Err(Error::of(ErrorKind::Invalid, what));
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut coin = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f32::from(u8::from(state >> 63 == 1))
+    };
+    let inputs = Tensor::new([rows, columns], (0..rows * columns).map(|_| coin()).collect());
+    let told: Vec<f32> = inputs.data.iter().step_by(columns).copied().collect();
+    let targets = match boosting.objective {
+        Objective::Logistic => told,
+        Objective::Squares => told.into_iter().map(|one| 2.0 * one - 1.0).collect(),
+    };
+    let mut rehearsal = rehearse_trees(boosting, &inputs, &Tensor::new([rows, 1], targets))?;
+    rehearsal.calibration.layers.values_mut().for_each(|seen| *seen *= ROOM);
+    for range in rehearsal.calibration.ranges.values_mut().chain(&mut rehearsal.state) {
+        *range = Interval::abs(range.low.abs().max(range.high.abs()) * ROOM);
+    }
+    Ok(rehearsal)
+}
+
 /// Trees that are grown: on so many rows of so many indicators, and run on batches.
 pub struct Grows<'a> {
     /// How.
@@ -48,6 +92,8 @@ pub struct Grows<'a> {
     pub columns: usize,
     /// At which batches the trees are to be run.
     pub batches: &'a [usize],
+    /// Rows of a batch that they are only looked at on, if there are any.
+    pub validated: Option<usize>,
 }
 
 impl Course for Grows<'_> {
@@ -61,5 +107,10 @@ impl Course for Grows<'_> {
 
     fn models(&self) -> Result<Vec<(Graph, Vec<State>)>> {
         self.batches.iter().map(|&batch| Ok(self.boosting.model(batch, self.columns)?)).collect()
+    }
+
+    fn validation(&self) -> Result<Option<Validation>> {
+        let looks = |batch| self.boosting.validation(batch, self.columns);
+        Ok(self.validated.map(looks).transpose()?)
     }
 }

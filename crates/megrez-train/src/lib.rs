@@ -12,6 +12,7 @@
 
 mod boosting;
 mod data;
+mod indicators;
 mod job;
 mod looks;
 mod predict;
@@ -20,8 +21,9 @@ mod rehearsal;
 mod session;
 mod stored;
 
-pub use boosting::{Grows, rehearse_trees};
+pub use boosting::{Grows, imagine_trees, rehearse_trees, tree_options};
 pub use data::{Course, Learning, Network, Rows, accuracy, with_weights};
+pub use indicators::{MAX_BINS, Thresholds};
 pub use job::{History, Proposal, Wanted, fresh, history, propose, wait};
 pub use looks::validation_batch;
 pub use megrez_graph::boosting::{Boosting, Objective};
@@ -33,7 +35,7 @@ pub use megrez_service::client::Standing;
 pub use megrez_service::training::{
     Bound, Consent, Job, JobId, Keep, Opening, RowSet, Shards, Stage, Stands, Validation, ids,
 };
-pub use predict::{Asked, PREDICTED, propose_predictions};
+pub use predict::{Asked, PREDICTED, Predicts, propose_predictions};
 pub use privacy::{Budget, OfJob, epsilon, guaranteed, of_job, rho};
 pub use rehearsal::{Clear, MARGIN, Rehearsal, rehearse, room};
 pub use session::{Epoch, Training, compile};

@@ -5,7 +5,8 @@
 use crate::job::run_plan;
 use crate::stored::{ROWS, StoredRows};
 use crate::{Learning, Rehearsal};
-use megrez_graph::differentiate::forward;
+use megrez_graph::boosting::Boosting;
+use megrez_graph::differentiate::{State, Step, forward};
 use megrez_graph::{CompileOptions, Graph};
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_service::client::Cluster;
@@ -16,14 +17,45 @@ use megrez_service::{Error, ErrorKind, Result};
 /// The name under which a job opens what a model says of all rows.
 pub const PREDICTED: &str = "predicted";
 
+/// A model that a job has trained, at a batch of all rows that it is asked about.
+pub struct Predicts {
+    /// What it computes, and the state that it reads.
+    model: (Graph, Vec<State>),
+    /// The step that has trained it, for the ranges of that state.
+    step: Step,
+}
+
+impl Predicts {
+    /// A network, of which the weights count for nothing, and how it was trained: which weights are
+    /// its state, and what belongs to the loss.
+    ///
+    /// # Errors
+    /// If it cannot have been trained so.
+    pub fn network(graph: &Graph, learning: &Learning) -> Result<Self> {
+        let model = forward(graph, learning.loss, &learning.trained)?;
+        Ok(Predicts { model, step: learning.step(graph)? })
+    }
+
+    /// Boosted trees of `columns` indicators.
+    ///
+    /// # Errors
+    /// If there are no such trees.
+    pub fn trees(boosting: &Boosting, rows: usize, columns: usize) -> Result<Self> {
+        Ok(Predicts { model: boosting.model(rows, columns)?, step: boosting.step(rows, columns)? })
+    }
+
+    /// The step that has trained it.
+    pub fn step(&self) -> &Step {
+        &self.step
+    }
+}
+
 /// What is asked.
 pub struct Asked<'a> {
     /// The stored model, which a job has trained for this client.
     pub model: &'a str,
-    /// What it was made of, at a batch of all rows; its own weights count for nothing.
-    pub graph: &'a Graph,
-    /// How it was trained: which weights are its state, and whether a softmax belongs to the loss.
-    pub learning: &'a Learning,
+    /// What it computes.
+    pub predicts: &'a Predicts,
     /// The rows.
     pub rows: StoredRows,
     /// For people: what the client says of it.
@@ -41,10 +73,8 @@ pub fn propose_predictions(
     asked: Asked<'_>,
     (options, rehearsal): (&CompileOptions, &Rehearsal),
 ) -> Result<Job> {
-    let (client, Learning { loss, trained, .. }) = (cluster.name().to_owned(), asked.learning);
-    let step = asked.learning.step(asked.graph)?;
-    let model = forward(asked.graph, *loss, trained)?;
-    let compiled = run_plan(&model, &step, &client, (options, rehearsal), &mut vec![])?;
+    let (client, Predicts { model, step }) = (cluster.name().to_owned(), asked.predicts);
+    let compiled = run_plan(model, step, &client, (options, rehearsal), &mut vec![])?;
     let mut plan = Plan::from_bytes(&compiled.plan).map_err(|e| Error::of(ErrorKind::Internal, e))?;
     asked.rows.fit((protocol, plan.ring, options.frac), options.input_range)?;
     for input in &mut plan.inputs {

@@ -152,6 +152,11 @@ pub fn upload_rows(
 /// # Errors
 /// If there are none of this name that this client may ask for training on.
 pub fn describe_rows(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form, bool)> {
+    described(cluster, name).map(|(set, form, columns)| (set, form, columns > 0))
+}
+
+/// As [`describe_rows`], with how many numbers each row has: none where there are labels alone.
+fn described(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form, usize)> {
     let Description { protocol, plan: stored, .. } = cluster.describe(name, 0)?;
     let plan = Plan::from_bytes(&stored.plan).map_err(|e| Error::of(ErrorKind::Unsupported, e))?;
     let part = ROWS.into_iter().find_map(|row| plan.inputs.iter().find(|input| input.name == row));
@@ -167,8 +172,9 @@ pub fn describe_rows(cluster: &mut Cluster, name: &str) -> Result<(RowSet, Form,
         None => Interval { low: 0.0, high: 0.0 },
     };
     let rows = shape.dims().first().copied().unwrap_or(0);
+    let columns = described.map_or(0, |input| input.shape.dims().iter().skip(1).product());
     let set = RowSet { name: name.into(), rows, beside: vec![] };
-    Ok((set, Form { protocol, ring: plan.ring, frac, range }, described.is_some()))
+    Ok((set, Form { protocol, ring: plan.ring, frac, range }, columns))
 }
 
 /// Rows that the parties keep, as a job names them.
@@ -177,6 +183,8 @@ pub struct StoredRows {
     pub sets: Vec<RowSet>,
     /// How each of all sets is stored, and whether it has inputs.
     forms: Vec<(String, Form, bool)>,
+    /// How many columns each of `sets` has with those beside it.
+    columns: Vec<usize>,
 }
 
 impl StoredRows {
@@ -186,22 +194,44 @@ impl StoredRows {
     /// # Errors
     /// Those of [`describe_rows`]; or if sets that hold the same rows differ in their number.
     pub fn named(cluster: &mut Cluster, names: &[String]) -> Result<Self> {
-        let (mut sets, mut forms): (Vec<RowSet>, _) = (vec![], vec![]);
+        let (mut sets, mut forms, mut columns): (Vec<RowSet>, _, Vec<usize>) = (vec![], vec![], vec![]);
         for (place, name) in names.iter().flat_map(|name| name.split('+').enumerate()) {
-            let (set, form, inputs) = describe_rows(cluster, name)?;
-            forms.push((name.to_owned(), form, inputs));
-            match sets.last_mut().filter(|_| place > 0) {
-                None => sets.push(set),
-                Some(first) if first.rows == set.rows => first.beside.push(set.name),
-                Some(RowSet { name: first, rows, .. }) => {
+            let (set, form, own) = described(cluster, name)?;
+            forms.push((name.to_owned(), form, own > 0));
+            match (sets.last_mut().filter(|_| place > 0), columns.last_mut()) {
+                (Some(first), Some(all)) if first.rows == set.rows => {
+                    first.beside.push(set.name);
+                    *all += own;
+                }
+                (Some(RowSet { name: first, rows, .. }), _) => {
                     return invalid(format!(
                         "`{first}` has {rows} rows, and `{name}` has {}: they are not the same rows",
                         set.rows
                     ));
                 }
+                (None, _) => {
+                    sets.push(set);
+                    columns.push(own);
+                }
             }
         }
-        Ok(StoredRows { sets, forms })
+        Ok(StoredRows { sets, forms, columns })
+    }
+
+    /// How many numbers each row has.
+    ///
+    /// # Errors
+    /// If there are no rows, or those of several sets have not as many.
+    pub fn columns(&self) -> Result<usize> {
+        let first = self.columns.first().copied().unwrap_or(0);
+        match self.sets.iter().zip(&self.columns).find(|(_, columns)| **columns != first || first == 0) {
+            None if first > 0 => Ok(first),
+            None => invalid("no rows are named".into()),
+            Some((set, columns)) => {
+                let (one, other) = (&self.sets[0].name, &set.name);
+                invalid(format!("the rows `{one}` have {first} columns, and `{other}` {columns}"))
+            }
+        }
     }
 
     /// How many rows there are.

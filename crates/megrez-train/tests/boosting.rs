@@ -5,7 +5,7 @@ use megrez_engine::local::{LocalOptions, run};
 use megrez_graph::{Activations, CompileOptions, Interval, Tensor, plain};
 use megrez_plan::Kind;
 use megrez_ring::{decode_words, encode_words};
-use megrez_train::{Boosting, Clear, Objective, Rehearsal, Step, compile, rehearse_trees};
+use megrez_train::{Boosting, Clear, Objective, Rehearsal, Step, compile, imagine_trees, rehearse_trees};
 use std::collections::HashMap;
 
 const ROWS: usize = 60;
@@ -182,6 +182,44 @@ fn a_tree_on_shares_is_the_one_in_the_clear() {
             }
         }
     }
+}
+
+/// Where nobody may rehearse on rows, what is imagined of as many leaves room for these, whatever
+/// their labels are, and trees on shares are those in the clear.
+#[test]
+fn imagined_rows_leave_room_for_others() {
+    for objective in [Objective::Logistic, Objective::Squares] {
+        let (boosting, [x, y]) = (of(objective, 2), data(objective));
+        let imagined = imagine_trees(&boosting, ROWS, COLUMNS).unwrap();
+        let few = Tensor::new([ROWS, 1], (0..ROWS).map(|i| f32::from(u8::from(i % 20 == 0))).collect());
+        for labels in [&y, &few, &Tensor::filled([ROWS, 1], 1.0), &Tensor::filled([ROWS, 1], 0.0)] {
+            let seen = rehearse_trees(&boosting, &x, labels).unwrap();
+            for (layer, most) in &seen.calibration.layers {
+                let room = imagined.calibration.layers[layer];
+                assert!(*most <= room, "{objective:?} {layer}: {most}, and room for {room}");
+            }
+            for (layer, range) in &seen.calibration.ranges {
+                let room = imagined.calibration.ranges[layer];
+                assert!(range.high <= room.high * 1.001, "{objective:?} {layer}: {range:?} and {room:?}");
+            }
+        }
+        let step = boosting.step(ROWS, COLUMNS).unwrap();
+        let mut clear = Clear::new(&step);
+        clear.step([x.clone(), y.clone()]).unwrap();
+        let before = clear.state();
+        clear.step([x.clone(), y.clone()]).unwrap();
+        let after = clear.state();
+        let numbers: Vec<(String, Tensor)> =
+            [("x".to_owned(), x), (Step::LABELS.to_owned(), y)].into_iter().chain(before).collect();
+        for (name, found) in on_shares("mizar", &step, &imagined, &numbers) {
+            let expected = state(&after, name.strip_prefix("next.").unwrap());
+            for (found, expected) in found.iter().zip(&expected.data) {
+                assert!((found - expected).abs() < 1e-3, "{name}: {found} {expected}");
+            }
+        }
+    }
+    assert!(imagine_trees(&of(Objective::Squares, 2), 0, 3).is_err());
+    assert!(imagine_trees(&of(Objective::Squares, 2), 3, 0).is_err());
 }
 
 /// The error of what stands for a sigmoid, added up over all rows, makes no cover negative.

@@ -17,6 +17,7 @@ pub use optimiser::{Optimiser, Rate, Squares};
 pub use privacy::Privacy;
 pub use step::{Step, Trained, differentiate, differentiate_in_shards, differentiate_privately, forward};
 pub use update::State;
+pub(crate) use validation::counting;
 pub use validation::{Validation, validation};
 
 pub use crate::gradients::{BACKWARD, Gradients};

@@ -42,9 +42,19 @@ impl Validation {
 /// # Errors
 /// As [`differentiate`](super::differentiate), but for what has no backward.
 pub fn validation(model: &Graph, loss: Loss, trained: &Trained) -> Result<Validation, Problems> {
-    let Untied { mut graph, output, labels, mut state, .. } = untie(model, loss, trained, true)?;
-    let (labels, batch) = (labels.expect("they were asked for"), graph.shape(output).dims()[0]);
+    let Untied { mut graph, output, labels, state, .. } = untie(model, loss, trained, true)?;
     graph.outputs.clear();
+    Ok(counting(graph, (output, labels.expect("they were asked for")), loss, state)?)
+}
+
+/// A graph that also says how well its output goes with labels.
+pub(crate) fn counting(
+    mut graph: Graph,
+    (output, labels): (Id, Id),
+    loss: Loss,
+    mut state: Vec<State>,
+) -> Result<Validation, Problem> {
+    let batch = graph.shape(output).dims()[0];
     let found = match loss.has_classes() {
         true => correct(&mut graph, output, labels)?,
         false => {

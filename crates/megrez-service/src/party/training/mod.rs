@@ -3,6 +3,7 @@
 
 mod entries;
 mod files;
+mod fits;
 mod guard;
 mod outbox;
 mod rows;
@@ -24,9 +25,10 @@ use crate::wire::{self, Reply, Train};
 use crate::{Error, ErrorKind, Result};
 use entries::lock;
 use files::{Folder, name};
+use fits::{Kept, fits};
 use megrez_engine::store::Id;
 use megrez_protocols::registry::Numbers;
-use run::{End, Kept, TrainJob, fits};
+use run::{End, TrainJob};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
