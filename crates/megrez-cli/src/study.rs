@@ -1,12 +1,17 @@
 //! `megrez study`: what approximations do.
 
+use crate::digits::Digits;
+use crate::train_options::Learning;
 use clap::{Args, Subcommand};
 use megrez::request::default_frac;
-use megrez::{Error, Result};
+use megrez::train::{Learning as How, Trained};
+use megrez::{Error, ErrorKind, Result, npy};
+use megrez_graph::{CompileOptions, Tensor};
 use megrez_lab::study::forms::Form;
-use megrez_lab::study::{Subject, meteor_msb, relu_bits, truncation};
+use megrez_lab::study::{Subject, meteor_msb, relu_bits, training, truncation};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +22,8 @@ pub(crate) enum Study {
     Truncation(Truncation),
     /// Accuracy and cost against the number of bits that ReLUs compare.
     ReluBits(ReluBits),
+    /// What truncations, fraction bits and rings make of training, beside floating point.
+    Training(Box<Training>),
     /// METEOR's most significant bit as printed: its errors, what it reveals, and why it cannot be
     /// prepared.
     MeteorMsb(MeteorMsb),
@@ -65,6 +72,107 @@ pub(crate) struct Truncation {
     /// Truncations per error rate.
     #[arg(long, default_value_t = 1 << 20)]
     samples: usize,
+}
+
+/// Arguments of the study of training.
+#[derive(Args)]
+pub(crate) struct Training {
+    /// An ONNX file, with whose weights every training begins, or a built-in network.
+    #[arg(long, default_value = "lenet")]
+    model: String,
+    /// The rows, .npy of [N, …] [default: the example's digits].
+    #[arg(long, value_name = "FILE", requires = "labels")]
+    inputs: Option<PathBuf>,
+    /// Their labels, .npy of class numbers [N] or of rows [N, K].
+    #[arg(long, value_name = "FILE", requires = "inputs")]
+    labels: Option<PathBuf>,
+    /// How many of the rows, the last ones, are held out: nothing is learnt from them.
+    #[arg(long, value_name = "ROWS", default_value_t = 60)]
+    held_out: usize,
+    /// How often every row is learnt from.
+    #[arg(long, default_value_t = 10)]
+    epochs: u32,
+    /// Halve the rate after every so many epochs.
+    #[arg(long, value_name = "EPOCHS")]
+    halve_every: Option<NonZeroU32>,
+    /// A training of each kind for each of these: an order of rows, and of a built-in network random
+    /// weights.
+    #[arg(long, value_delimiter = ',', default_values_t = [1])]
+    seeds: Vec<u64>,
+    /// Fraction bits.
+    #[arg(long, value_delimiter = ',', default_values_t = [16, 13, 10])]
+    frac: Vec<u32>,
+    /// Bits of the rings: 32, 40, 48, 64.
+    #[arg(long, value_delimiter = ',', default_values_t = [64])]
+    ring: Vec<u32>,
+    /// The forms of truncation: exact, floor, secureml, aby3-printed, mizar-fig10, fixed-r.
+    #[arg(long, value_delimiter = ',', default_value = "exact,floor,mizar-fig10")]
+    rounding: Vec<String>,
+    /// Rehearse so many steps in the clear: plans are laid out for what they show.
+    #[arg(long, value_name = "STEPS", default_value_t = 200)]
+    rehearse: usize,
+    #[command(flatten)]
+    learning: Learning,
+    #[command(flatten)]
+    digits: Digits,
+}
+
+impl Training {
+    /// The rows that are learnt from, and those that are held out.
+    fn rows(&self) -> Result<[[Tensor; 2]; 2]> {
+        let (x, y) = match (&self.inputs, &self.labels) {
+            (Some(inputs), Some(labels)) => (npy::load(inputs)?, npy::load(labels)?),
+            _ => self.digits.rows()?,
+        };
+        let count = |all: &Tensor| all.shape.dims().first().copied().unwrap_or(0);
+        let rows = count(&x);
+        if count(&y) != rows || self.held_out == 0 || self.held_out >= rows {
+            let what =
+                format!("{rows} rows with {} labels, of which {} are held out", count(&y), self.held_out);
+            return Err(Error::of(ErrorKind::Invalid, what));
+        }
+        let cut = |all: &Tensor, from: usize, to: usize| {
+            let width = all.data.len() / rows;
+            let dims = [&[to - from], &all.shape.dims()[1..]].concat();
+            Tensor::new(dims, all.data[from * width..to * width].to_vec())
+        };
+        let split = rows - self.held_out;
+        Ok([[cut(&x, 0, split), cut(&y, 0, split)], [cut(&x, split, rows), cut(&y, split, rows)]])
+    }
+
+    fn options(&self) -> Result<training::Options> {
+        let (loss, optimiser) = (self.learning.loss, self.learning.optimiser()?);
+        let learning = How {
+            loss,
+            trained: Trained::All,
+            optimiser,
+            halve_every: self.halve_every,
+            privacy: None,
+            shards: NonZeroU32::MIN,
+        };
+        Ok(training::Options {
+            model: self.model.clone(),
+            learning,
+            batch: self.learning.batch,
+            epochs: self.epochs,
+            seeds: self.seeds.clone(),
+            forms: forms(&self.rounding)?,
+            rings: self.ring.clone(),
+            fracs: self.frac.clone(),
+            rehearsed: self.rehearse,
+            options: CompileOptions::default(),
+        })
+    }
+}
+
+/// Truncations by their names.
+fn forms(names: &[String]) -> Result<Vec<Form>> {
+    let form = |name: &String| {
+        let known = || Form::ALL.map(Form::name).join(", ");
+        Form::named(name)
+            .ok_or_else(|| Error::Refused(format!("there is no truncation `{name}`; there are: {}", known())))
+    };
+    names.iter().map(form).collect()
 }
 
 /// Arguments of the study of bits.
@@ -129,20 +237,18 @@ fn progress(what: &str) {
 pub(crate) fn run(study: &Study, json: bool) -> Result<ExitCode> {
     match study {
         Study::Truncation(args) => {
-            let form = |name: &String| {
-                let known = || Form::ALL.map(Form::name).join(", ");
-                Form::named(name).ok_or_else(|| {
-                    Error::Refused(format!("there is no truncation `{name}`; there are: {}", known()))
-                })
-            };
             let options = truncation::Options {
                 rings: args.ring.clone(),
                 fracs: args.frac.clone(),
-                forms: args.form.iter().map(form).collect::<Result<_>>()?,
+                forms: forms(&args.form)?,
                 images: args.subjects.images,
                 samples: args.samples,
             };
             show(&truncation::study(&args.subjects.load()?, &options, &progress)?, truncation::table, json);
+        }
+        Study::Training(args) => {
+            let (options, [learnt, held_out]) = (args.options()?, args.rows()?);
+            show(&training::study(&options, learnt, held_out, &progress)?, training::table, json);
         }
         Study::MeteorMsb(args) => {
             let options =

@@ -110,7 +110,8 @@ fn owners_of_different_columns_have_trees_grown() {
 
     // What the trees say of rows that are stored in columns: all who have a say are asked.
     let said = deployment.folder.path("said.npy");
-    let propose = "--json predict --model-name scores --estimators 6 --depth 2 --data bank-held-out+shop-held-out";
+    let propose =
+        "--json predict --model-name scores --estimators 6 --depth 2 --data bank-held-out+shop-held-out";
     deployment.cli("alice", &format!("{propose} --propose {{}}"), &[&job]).json("megrez.propose/1");
     let predict = "--json predict --job {} --output {}";
     approve("bob", "bank-held-out,scores");

@@ -52,9 +52,9 @@ pub fn rehearse_trees(boosting: &Boosting, inputs: &Tensor, targets: &Tensor) ->
 const ROOM: f64 = 8.0;
 
 /// What stands for [`rehearse_trees`] where there are no rows to see: trees on made-up rows, of
-/// which one indicator says all, with some times more room. Of rows that are as many and can be told
-/// apart as well as can be, gains and scores are the largest; those of labels of which few are ones
-/// may be larger for some leaves. It says nothing about anybody's rows.
+/// which one indicator says all, with some times more room. Of rows that are as many and can be
+/// told apart as well as can be, gains and scores are the largest; those of labels of which few are
+/// ones may be larger for some leaves. It says nothing about anybody's rows.
 ///
 /// # Errors
 /// If there are no rows, or no indicators.

@@ -31,9 +31,9 @@ fn sizes(rows: &Tensor) -> Result<[usize; 2]> {
 }
 
 impl Thresholds {
-    /// Between the values of a feature, or where it has more than `bins`, at quantiles that part the
-    /// rows evenly; none of a feature that is the same in all rows. They say something about the
-    /// rows.
+    /// Between the values of a feature, or where it has more than `bins`, at quantiles that part
+    /// the rows evenly; none of a feature that is the same in all rows. They say something about
+    /// the rows.
     ///
     /// # Errors
     /// If the rows are no matrix, a number is missing, or `bins` is not from 2 to 256.

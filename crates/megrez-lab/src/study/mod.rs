@@ -11,6 +11,7 @@
 //!   them.
 //! - [`truncation`]: how often each form errs, and what is left of a model's accuracy.
 //! - [`relu_bits`]: accuracy and cost against the number of bits that a comparison looks at.
+//! - [`training`]: what truncations, fraction bits and rings make of training.
 //! - [`meteor_msb`]: METEOR's most significant bit as printed.
 
 pub mod forms;
@@ -18,6 +19,7 @@ pub mod meteor_msb;
 pub mod relu_bits;
 pub mod rules;
 mod subject;
+pub mod training;
 pub mod truncation;
 pub mod walk;
 

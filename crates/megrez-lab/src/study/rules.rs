@@ -29,6 +29,14 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds what happened elsewhere.
+    pub fn add(&mut self, other: Counts) {
+        self.truncations += other.truncations;
+        self.big_errors += other.big_errors;
+        self.comparisons += other.comparisons;
+        self.sign_errors += other.sign_errors;
+    }
+
     /// Divided by a number of inputs.
     pub fn per(self, n: f64) -> Counts {
         Counts {

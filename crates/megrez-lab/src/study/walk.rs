@@ -9,50 +9,80 @@ use megrez_graph::Tensor as Floats;
 use megrez_graph::lower::DataInput;
 use megrez_kernels::{Bits, Cpu, Memory, Tensor};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
-use megrez_plan::{Kind, Op, SignBit, Step, ValueId};
+use megrez_plan::{Input, Kind, Op, SignBit, Step, ValueId};
 use megrez_protocols::clear::{Clear, Data};
 use megrez_protocols::{Call, Operands, Sharing, Suite};
-use megrez_ring::{Word, bits, decode_words};
+use megrez_ring::{U40, U48, Word, bits, decode_words, to_wire};
 use megrez_session::{Party, Phase};
 use std::time::Duration;
 
 /// Data inputs as real numbers.
 pub type Rows<'a> = dyn Fn(u32, &DataInput) -> Result<Floats> + 'a;
 
+/// What an input of a plan is, as ring elements.
+pub type Words<'a> = dyn Fn(&Input) -> Result<Vec<u64>> + 'a;
+
 /// A walk over the plan of one model on the ring that the model was compiled for.
 pub enum Walker<'a> {
     /// Z_2^32.
-    Narrow(Walk<'a, u32>),
+    Of32(Walk<'a, u32>),
+    /// Z_2^40.
+    Of40(Walk<'a, U40>),
+    /// Z_2^48.
+    Of48(Walk<'a, U48>),
     /// Z_2^64.
-    Wide(Walk<'a, u64>),
+    Of64(Walk<'a, u64>),
+}
+
+/// The same of a walk on any ring.
+macro_rules! of_any {
+    ($walker:expr, $walk:ident => $what:expr) => {
+        match $walker {
+            Walker::Of32($walk) => $what,
+            Walker::Of40($walk) => $what,
+            Walker::Of48($walk) => $what,
+            Walker::Of64($walk) => $what,
+        }
+    };
 }
 
 impl<'a> Walker<'a> {
     /// For a compiled model.
     pub fn new(model: &'a FixedModel, rules: &Rules) -> Result<Self> {
-        match model.compiled.plan.ring {
-            32 => Ok(Walker::Narrow(Walk::new(model, rules)?)),
-            64 => Ok(Walker::Wide(Walk::new(model, rules)?)),
-            other => {
-                Err(Error::Refused(format!("studies of models run on rings of 32 or 64 bits, not {other}")))
-            }
-        }
+        Ok(match model.compiled.plan.ring {
+            32 => Walker::Of32(Walk::new(model, rules)?),
+            40 => Walker::Of40(Walk::new(model, rules)?),
+            48 => Walker::Of48(Walk::new(model, rules)?),
+            64 => Walker::Of64(Walk::new(model, rules)?),
+            other => return Err(Error::Refused(format!("no study runs on a ring of {other} bits"))),
+        })
     }
 
     /// The next batch: the model's outputs as real numbers.
     pub fn run(&mut self, rows: &Rows<'_>) -> Result<Vec<Floats>> {
-        match self {
-            Walker::Narrow(walk) => walk.run(rows),
-            Walker::Wide(walk) => walk.run(rows),
+        of_any!(self, walk => walk.run(rows))
+    }
+
+    /// A plan whose outputs are inputs of its next run: the ring elements of all outputs, at the
+    /// scales that the plan says.
+    pub fn step(&mut self, words: &Words<'_>) -> Result<Vec<Vec<u64>>> {
+        let found = of_any!(self, walk => walk.walked(words))?;
+        match found.iter().all(|(_, lead)| *lead == 0) {
+            true => Ok(found.into_iter().map(|(words, _)| words).collect()),
+            false => {
+                Err(Error::Refused("what is truncated before it is multiplied has no such scale".into()))
+            }
         }
     }
 
     /// What happened in all batches so far.
     pub fn counts(&self) -> Counts {
-        match self {
-            Walker::Narrow(walk) => walk.counts,
-            Walker::Wide(walk) => walk.counts,
-        }
+        of_any!(self, walk => walk.counts)
+    }
+
+    /// How many bits the largest word has that was truncated so far, the sign not counted.
+    pub fn largest_bits(&self) -> u32 {
+        of_any!(self, walk => u64::BITS - walk.largest.leading_zeros())
     }
 }
 
@@ -84,6 +114,8 @@ pub struct Walk<'a, W: Word> {
     party: Party<Cpu>,
     runs: u32,
     counts: Counts,
+    /// The largest magnitude that was truncated.
+    largest: u64,
     values: Vec<Option<Held<W>>>,
 }
 
@@ -99,11 +131,23 @@ impl<'a, W: Word> Walk<'a, W> {
             party: lone_party()?,
             runs: 0,
             counts: Counts::default(),
+            largest: 0,
             values: vec![],
         })
     }
 
     fn run(&mut self, rows: &Rows<'_>) -> Result<Vec<Floats>> {
+        let (model, run) = (self.model, self.runs);
+        let found = self.walked(&|input| Ok(model.words(run, input, rows)?))?;
+        let revealed = found.into_iter().zip(&model.compiled.outputs);
+        let decoded = revealed.map(|((words, lead), revealed)| {
+            revealed.finish(decode_words(model.compiled.plan.ring, &words, revealed.frac - lead))
+        });
+        Ok(decoded.collect())
+    }
+
+    /// The words of all outputs, each with how many fraction bits fewer it has than the plan thinks.
+    fn walked(&mut self, words: &Words<'_>) -> Result<Vec<(Vec<u64>, u32)>> {
         let model = self.model;
         let plan = &model.compiled.plan;
         let run = self.runs;
@@ -111,9 +155,9 @@ impl<'a, W: Word> Walk<'a, W> {
         self.party.enter(Phase::Online, run);
         self.values = vec![None; plan.values.len()];
         for input in &plan.inputs {
-            let words = model.words(run, input, rows)?.into_iter().map(W::from_u64).collect::<Vec<W>>();
+            let words = words(input)?.into_iter().map(W::from_u64).collect::<Vec<W>>();
             let value = plan.value(input.value);
-            let data = self.suite.accept(&self.party, value, Payload::from_pod(&words))?;
+            let data = self.suite.accept(&self.party, value, Payload::from_bytes(&to_wire(&words)))?;
             self.values[input.value.0 as usize] = Some(Held { data, lead: 0, given: true });
         }
         let mut last = vec![0; plan.values.len()];
@@ -129,10 +173,10 @@ impl<'a, W: Word> Walk<'a, W> {
             }
         }
         let mut outputs = vec![];
-        for (output, revealed) in plan.outputs.iter().zip(&model.compiled.outputs) {
+        for output in &plan.outputs {
             let held = self.held(output.value).clone();
             let words: Vec<u64> = self.words(&held.data)?.into_iter().map(Word::to_u64).collect();
-            outputs.push(revealed.finish(decode_words(plan.ring, &words, revealed.frac - held.lead)));
+            outputs.push((words, held.lead));
         }
         Ok(outputs)
     }
@@ -295,6 +339,8 @@ impl<'a, W: Word> Walk<'a, W> {
         }
         let masks = self.masks(name, x.len())?;
         let form = self.rules.truncation;
+        let largest = x.iter().map(|x| x.to_i64().unsigned_abs()).max().unwrap_or(0);
+        self.largest = self.largest.max(largest);
         let mut big = 0u64;
         let y = (x.into_iter().zip(masks.chunks_exact(2)))
             .map(|(x, r)| {
