@@ -48,10 +48,14 @@ class Case:
     def megrez(self) -> list[str]:
         """The bench of megrez that does the same."""
         if self.name in MODELS:
-            return ["model", self.name, "--batch", "1"]
+            return ["model", self.name, "--batch", "1", "--frac", "18"]
+        if self.name in TRAININGS:
+            # Of 18 fraction bits a gradient's products leave the ring no room that is proven.
+            step = ["train", self.name.removeprefix("train-"), "--batch", str(self.size[0]), "--streamed"]
+            return [*step, "--frac", "16"]
         shape = ["--shape", ",".join(map(str, self.size))]
         elements = ["--batch", str(self.size[0])]
-        return ["op", OPS[self.name][0], *(shape if len(self.size) > 1 else elements)]
+        return ["op", OPS[self.name][0], *(shape if len(self.size) > 1 else elements), "--frac", "18"]
 
 
 # megrez's name, and the size if none is given.
@@ -71,14 +75,16 @@ OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "fixed-matmul": ("fixed-matmul", (128, 500, 100)),
 }
 MODELS = ("lenet", "vgg16-cifar", "gpt2-block")
+# A step of training, and the rows of its batch if none are given.
+TRAININGS = {"train-net-a": (128,), "train-lenet": (32,)}
 
 
 def case(text: str) -> Case:
     """Reads a case of the command line."""
     name, _, size = text.partition(":")
-    if name not in OPS and name not in MODELS:
-        raise argparse.ArgumentTypeError(f"{name} is none of {', '.join([*OPS, *MODELS])}")
-    default = OPS[name][1] if name in OPS else ()
+    if name not in OPS and name not in MODELS and name not in TRAININGS:
+        raise argparse.ArgumentTypeError(f"{name} is none of {', '.join([*OPS, *MODELS, *TRAININGS])}")
+    default = OPS[name][1] if name in OPS else TRAININGS.get(name, ())
     given = tuple(map(int, size.split("x"))) if size else default
     if len(given) != len(default) or 0 in given:
         raise argparse.ArgumentTypeError(f"{text}: the size of {name} has {len(default)} numbers above 0")
@@ -192,7 +198,9 @@ class Spu:
 def megrez(binary: Path, case: Case, network: Network, protocol: str, runs: int, timeout: float) -> Json:
     """One bench of megrez: seconds and bytes per phase."""
     command = [str(binary), "bench", *case.megrez(), "--json", "--protocol", protocol, "--ring", "64"]
-    command += ["--frac", "18", "--net", network.name, "--repeat", str(runs)]
+    # Of a step the median of several: the first has nothing to run beside.
+    count = ["--steps", str(max(9, runs))] if case.name in TRAININGS else ["--repeat", str(runs)]
+    command += ["--net", network.name, *count]
     if case.name in ("msb", "relu"):
         # Where there are lists: operations are measured with the paper's unless told.
         command += ["--list", "tree"]
@@ -215,9 +223,13 @@ def megrez(binary: Path, case: Case, network: Network, protocol: str, runs: int,
     if "phases" not in report:
         raise Failed(f"megrez: {report.get('error')}")
     phases = report["phases"]
+    seconds = {name: phase["seconds"]["median"] for name, phase in phases.items()}
+    if streamed := report.get("streamed"):
+        # Both phases run at the same time, one of them of the next step.
+        seconds = {"offline": 0.0, "online": streamed["seconds"]}
     return {
         "command": " ".join(["megrez", *command[1:]]),
-        "seconds": {name: phase["seconds"]["median"] for name, phase in phases.items()},
+        "seconds": seconds,
         "bytes": {name: sum(phase["sent_bytes"].values()) / PARTIES for name, phase in phases.items()},
         "rounds": phases["online"]["rounds"],
         "max_abs_error": report["error"]["max_abs"],
@@ -337,7 +349,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--python", help="the interpreter to make the environment with")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     args = parser.parse_args()
-    args.cases = args.cases or [case(name) for name in [*OPS, *MODELS]]
+    args.cases = args.cases or [case(name) for name in [*OPS, *MODELS, *TRAININGS]]
     args.net = args.net or list(NETWORKS)
     args.protocol = args.protocol or ["aby3", "alkaid", "mizar"]
     if args.runs < 1 or args.turns < 1:

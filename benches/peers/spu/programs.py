@@ -90,6 +90,30 @@ def lenet() -> Program:
     return run, [uniform(0, 1, [1, 28, 28, 1]), *weights.arrays]
 
 
+def net_a() -> Program:
+    """FC 784-128-128-10."""
+    weights = Weights()
+    for shape in ([784, 128], [128, 128], [128, 10]):
+        weights.layer(shape)
+    return lambda x, *w: dense(x, w), [uniform(0, 1, [1, 784]), *weights.arrays]
+
+
+def training(model: Program, batch: int) -> Program:
+    """A step of SGD on the mean cross-entropy of a batch, rate 2^-4; the new weights behind each other."""
+    run, (one, *weights) = model
+    labels = np.eye(10, dtype=np.float32)[np.arange(batch) % 10]
+
+    def loss(w: Sequence[Array], x: Array, y: Array) -> Array:
+        return -(y * jax.nn.log_softmax(run(x, *w))).sum() / batch
+
+    def step(x: Array, y: Array, *w: Array) -> Array:
+        gradients = jax.grad(loss)(list(w), x, y)
+        moved = [part - gradient / 16 for part, gradient in zip(w, gradients, strict=True)]
+        return jnp.concatenate([part.reshape(-1) for part in moved])
+
+    return step, [uniform(0, 1, [batch, *one.shape[1:]]), labels, *weights]
+
+
 def vgg16() -> Program:
     """13 convolutions 3×3, average pools after the ReLUs, FC 512-256-256-10."""
     weights, channels = Weights(), 3
@@ -147,6 +171,9 @@ def gpt2_block() -> Program:
 MODELS: dict[str, Callable[[], Program]] = {"lenet": lenet, "vgg16-cifar": vgg16, "gpt2-block": gpt2_block}
 
 
+TRAININGS: dict[str, Callable[[], Program]] = {"train-net-a": net_a, "train-lenet": lenet}
+
+
 def program(name: str, size: Sequence[int]) -> Program:
     """A program by name: elements of an operation, or rows and columns."""
     if name in ELEMENTWISE:
@@ -154,6 +181,8 @@ def program(name: str, size: Sequence[int]) -> Program:
         return function, [uniform(low, high, size)]
     if name in MODELS:
         return MODELS[name]()
+    if name in TRAININGS:
+        return training(TRAININGS[name](), size[0])
     if name == "softmax":
         return jax.nn.softmax, [uniform(-16, 16, size)]
     if name == "maxpool":

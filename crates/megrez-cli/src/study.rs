@@ -95,8 +95,8 @@ pub(crate) struct Training {
     /// Halve the rate after every so many epochs.
     #[arg(long, value_name = "EPOCHS")]
     halve_every: Option<NonZeroU32>,
-    /// A training of each kind for each of these: an order of rows, and of a built-in network random
-    /// weights.
+    /// A training of each kind for each of these: an order of rows, and of a built-in network
+    /// random weights.
     #[arg(long, value_delimiter = ',', default_values_t = [1])]
     seeds: Vec<u64>,
     /// Fraction bits.

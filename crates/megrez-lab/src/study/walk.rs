@@ -146,7 +146,8 @@ impl<'a, W: Word> Walk<'a, W> {
         Ok(decoded.collect())
     }
 
-    /// The words of all outputs, each with how many fraction bits fewer it has than the plan thinks.
+    /// The words of all outputs, each with how many fraction bits fewer it has than the plan
+    /// thinks.
     fn walked(&mut self, words: &Words<'_>) -> Result<Vec<(Vec<u64>, u32)>> {
         let model = self.model;
         let plan = &model.compiled.plan;

@@ -2,11 +2,15 @@ use super::*;
 use megrez::choices::List as Lists;
 use megrez::fixed::decode_output;
 use megrez::request::fitted;
+use megrez::train::{Learning, Loss, Optimiser, State, Step as TrainStep, Trained, compile, rehearse};
 use megrez::{Backend, RunOptions};
 use megrez_graph::{
     Attributes, Comparison, CompileOptions, Graph, Interval, PoolForm, RangePolicy, models, plain,
 };
 use megrez_plan::ReluForm;
+use megrez_ring::encode_words;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 fn model(network: &str, size: usize, options: CompileOptions) -> FixedModel {
     of_graph(&models::build(network, size, 1).unwrap(), options)
@@ -144,4 +148,157 @@ fn truncating_first_needs_no_truncation_after() {
 fn rules_that_make_no_sense_are_refused() {
     let model = model("net-a", 1, CompileOptions::default());
     assert!(Walker::new(&model, &Rules { truncation: Form::Aby3Printed, cut: true }).is_err());
+}
+
+/// The words of all values of a plan's run under a protocol; bits are words 0 and 1.
+fn all_values(protocol: &str, model: &FixedModel, words: &Words<'_>) -> Vec<Vec<u64>> {
+    let mut plan = model.compiled.plan.clone();
+    let client = megrez_service::embedded::CLIENT;
+    plan.inputs.iter_mut().for_each(|input| input.owner = client.into());
+    plan.outputs.clear();
+    let shared = |value: &megrez_plan::Value| !matches!(value.kind, Kind::Public { .. });
+    let ids = (0..plan.values.len() as u32).map(ValueId).filter(|id| shared(plan.value(*id)));
+    let ids: Vec<ValueId> = ids.collect();
+    ids.iter().for_each(|id| plan.output(&id.0.to_string(), client, *id));
+    let options = RunOptions { insecure: true, ..RunOptions::new(protocol) };
+    let outcome = Backend::threads().run(&plan, &options, &|_, input| Ok(words(input)?), &|_| {}).unwrap();
+    let mut all = vec![vec![]; plan.values.len()];
+    ids.into_iter().zip(&outcome.outputs[0]).for_each(|(id, words)| all[id.0 as usize].clone_from(words));
+    all
+}
+
+/// What was known of truncations and comparisons when a run's values were compared with the clear.
+#[derive(Debug, Default)]
+struct Seen {
+    steps: usize,
+    rounded: usize,
+    rounded_up: usize,
+    compared: usize,
+    near_zero: usize,
+}
+
+/// Makes sure that every step of a run gave what it gives in the clear on the very words that it
+/// read; a truncation that, or one more, and a comparison that ignores bits anything for numbers
+/// that they make up.
+fn compare(model: &FixedModel, all: &[Vec<u64>], seen: &mut Seen) {
+    let plan = &model.compiled.plan;
+    let mut walk = Walk::<u64>::new(model, &Rules { truncation: Form::Floor, cut: false }).unwrap();
+    walk.party.enter(Phase::Online, 0);
+    let words = |id: ValueId| &all[id.0 as usize];
+    let held = |walk: &Walk<'_, u64>, id: ValueId| {
+        let value = plan.value(id);
+        let data = match value.kind {
+            Kind::Bit => {
+                let packed = bits::pack(value.shape.elements(), |at| words(id)[at]);
+                Data::Bit(Bits::new(value.shape.clone(), walk.party.device().upload(packed).unwrap()))
+            }
+            _ => walk.upload(value.shape.clone(), words(id).clone()).unwrap(),
+        };
+        Held { data, lead: 0, given: false }
+    };
+    let mut public: Vec<Option<Held<u64>>> = vec![None; plan.values.len()];
+    for step in &plan.steps {
+        seen.steps += 1;
+        let output = words(step.output);
+        match &step.op {
+            Op::Truncate { bits } => {
+                for (x, y) in words(step.inputs[0]).iter().zip(output) {
+                    let up = y.wrapping_sub((x.cast_signed() >> bits).cast_unsigned());
+                    let whole = x.trailing_zeros() >= *bits;
+                    assert!(up <= u64::from(!whole), "{}: {x} became {y}", step.name);
+                    seen.rounded_up += up as usize;
+                    seen.rounded += usize::from(!whole);
+                }
+            }
+            Op::Relu(relu) => {
+                for (x, y) in words(step.inputs[0]).iter().zip(output) {
+                    let (x, near) = (x.cast_signed(), x.cast_signed().unsigned_abs() >> relu.sign.cut == 0);
+                    let up = y.wrapping_sub((x >> relu.truncate).cast_unsigned());
+                    let most = u64::from(relu.truncate > 0);
+                    let right = if x >= 0 { up <= most } else { *y == 0 };
+                    assert!(right || near && (up <= most || *y == 0), "{}: {x} became {y}", step.name);
+                }
+                seen.compared += output.len();
+            }
+            Op::NonNegative(sign) => {
+                for (x, bit) in words(step.inputs[0]).iter().zip(output) {
+                    let near = x.cast_signed().unsigned_abs() >> sign.cut == 0;
+                    assert!(near || (*bit == 1) == (x.cast_signed() >= 0), "{}: {x} is {bit}", step.name);
+                    seen.near_zero += usize::from(near);
+                }
+                seen.compared += output.len();
+            }
+            op => {
+                let input = |id: &ValueId| public[id.0 as usize].clone().unwrap_or_else(|| held(&walk, *id));
+                let inputs: Vec<Held<u64>> = step.inputs.iter().map(input).collect();
+                let data = walk.local(step, op, &inputs).unwrap();
+                if matches!(plan.value(step.output).kind, Kind::Public { .. }) {
+                    public[step.output.0 as usize] = Some(Held { data, lead: 0, given: false });
+                    continue;
+                }
+                let found = match &data {
+                    Data::Ring(_) => walk.words(&data).unwrap(),
+                    Data::Bit(x) => {
+                        let packed = walk.party.device().download(x.buf.clone()).unwrap();
+                        (0..x.elements()).map(|at| bits::get(&packed, at)).collect()
+                    }
+                };
+                assert!(found == *output, "{} is not what the clear gives", step.name);
+            }
+        }
+    }
+}
+
+/// Training on shares, word by word: given the carries of truncations and of cut comparisons, every
+/// value of every step is that of the plaintext suite.
+#[test]
+fn every_word_of_training_is_the_clear_ones() {
+    for (network, batch, steps) in [("net-a", 4, 20), ("lenet", 4, 3)] {
+        let graph = models::build(network, batch, 1).unwrap();
+        let learning = Learning {
+            loss: Loss::CrossEntropy,
+            trained: Trained::All,
+            optimiser: Optimiser::with_momentum("2^-4".parse().unwrap(), 0.5).unwrap(),
+            halve_every: None,
+            privacy: None,
+            shards: NonZeroU32::MIN,
+        };
+        let step = learning.step(&graph).unwrap();
+        let shape = graph.shape(graph.inputs[0]).clone();
+        let number = |run: usize, i: usize| ((i * 37 + run * 11) % 101) as f32 / 101.0;
+        let of = |run: usize| {
+            let x = (0..shape.elements()).map(|i| number(run, i)).collect();
+            let label = |row: usize| (0..10).map(move |k| f32::from(u8::from(k == (row * 3 + run) % 10)));
+            let y = (0..batch).flat_map(label).collect();
+            [Floats::new(shape.clone(), x), Floats::new([batch, 10], y)]
+        };
+        let rehearsal = rehearse(&step, (0..steps).map(of)).unwrap();
+        let model = compile(&step, "study", &CompileOptions::default(), &rehearsal, true).unwrap();
+        let (plan, frac) = (&model.compiled.plan, model.compiled.frac);
+        for protocol in ["mizar", "aby3", "alkaid"] {
+            let start = |part: &State| encode_words(64, &part.start.data, frac).unwrap();
+            let mut state: HashMap<String, Vec<u64>> =
+                step.state.iter().map(|part| (part.name.clone(), start(part))).collect();
+            let mut seen = Seen::default();
+            for run in 0..steps {
+                let [x, y] = of(run);
+                let rows = |_: u32, input: &DataInput| {
+                    Ok(if input.name == TrainStep::LABELS { y.clone() } else { x.clone() })
+                };
+                let words = |input: &Input| match state.get(&input.name) {
+                    Some(words) => Ok(words.clone()),
+                    None => Ok(model.words(0, input, &rows)?),
+                };
+                let all = all_values(protocol, &model, &words);
+                compare(&model, &all, &mut seen);
+                let after = plan.outputs.iter();
+                state =
+                    after.map(|output| (output.name.clone(), all[output.value.0 as usize].clone())).collect();
+            }
+            // Half of what is truncated is rounded up, or so: the roundings are no floors.
+            let up = seen.rounded_up as f64 / seen.rounded as f64;
+            assert!((0.4..0.6).contains(&up) && seen.near_zero < seen.compared, "{protocol}: {seen:?}");
+            assert!(seen.steps > 50 * steps && seen.compared > 0, "{protocol}: {seen:?}");
+        }
+    }
 }
