@@ -138,7 +138,7 @@ impl<'a, W: Word> Walk<'a, W> {
 
     fn run(&mut self, rows: &Rows<'_>) -> Result<Vec<Floats>> {
         let (model, run) = (self.model, self.runs);
-        let found = self.walked(&|input| Ok(model.words(run, input, rows)?))?;
+        let found = self.walked(&|input| model.words(run, input, rows))?;
         let revealed = found.into_iter().zip(&model.compiled.outputs);
         let decoded = revealed.map(|((words, lead), revealed)| {
             revealed.finish(decode_words(model.compiled.plan.ring, &words, revealed.frac - lead))

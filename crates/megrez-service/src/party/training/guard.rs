@@ -24,7 +24,7 @@ pub(super) fn plan(job: &Job, work: &Work) -> Result<Option<Plan>> {
     });
     let bounded = bounded.collect::<Result<Vec<_>>>()?;
     let plan = || Plan::within_bounds(work.ring(), &bounded, PARTIES);
-    Ok((!bounded.is_empty()).then(plan).transpose().map_err(|e| Error::of(ErrorKind::Internal, e))?)
+    (!bounded.is_empty()).then(plan).transpose().map_err(|e| Error::of(ErrorKind::Internal, e))
 }
 
 /// Opens to all parties whether the state keeps to the bounds.
