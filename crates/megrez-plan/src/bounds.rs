@@ -23,7 +23,11 @@ impl Plan {
         let mut sums = vec![];
         for &(name, value, below) in bounded {
             let frac = match value.kind {
-                Kind::Ring { frac } if below.saturating_add(2 * frac) + 2 <= ring => frac,
+                Kind::Ring { frac }
+                    if below.saturating_add(frac.saturating_mul(2)) <= ring.saturating_sub(2) =>
+                {
+                    frac
+                }
                 _ => return Err(PlanError::Malformed),
             };
             let n = value.shape.elements();

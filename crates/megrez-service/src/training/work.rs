@@ -130,7 +130,7 @@ impl Job {
             if added || !bounded.insert(name) {
                 return refuse(format!("bounds `{name}` twice, or beside opening it"));
             }
-            if bound.below.saturating_add(2 * frac) > work.ring() - 2 {
+            if bound.below.saturating_add(frac.saturating_mul(2)) > work.ring().saturating_sub(2) {
                 return refuse(format!(
                     "bounds the squares of `{name}` by 2^{}: on the ring of {} bits they never get there",
                     bound.below,
