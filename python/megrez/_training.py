@@ -58,8 +58,10 @@ class Training:
 
     @property
     def history(self) -> dict[str, list[float]]:
-        """What is known of each epoch so far: its mean `loss`; of validation data, the `accuracy` or
-        `validation_loss` after it."""
+        """What is known of each epoch so far: its mean `loss`.
+
+        With validation data also the `accuracy` after it or, without classes, the `validation_loss`.
+        """
         others = {"accuracy": "accuracies", "validation_loss": "validation_losses"}
         found = {name: [float(v) for v in self._state.get(key, [])] for name, key in others.items()}
         return {"loss": list(self._losses)} | {name: values for name, values in found.items() if values}

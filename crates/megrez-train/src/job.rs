@@ -3,10 +3,9 @@
 
 use crate::looks::{bounds, validation_plan};
 use crate::session::{comparison, compile, compile_shards, state_ranges};
-use crate::stored::{Part, ROWS, StoredRows, store};
+use crate::stored::{Part, ROWS, StoredRows, add, named_rows, store};
 use crate::{Course, Rehearsal, State};
 use megrez_graph::differentiate::{Step, Validation as Looks};
-use megrez_graph::lower::DataInput;
 use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
 use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
@@ -178,32 +177,6 @@ pub fn propose(
 /// The plan of a step that reads rows and state that the parties keep.
 fn step_plan(model: &FixedModel) -> Plan {
     named_rows(model.compiled.plan.clone(), &model.compiled.data_inputs)
-}
-
-/// A plan of which the parties keep all inputs, with the names that rows are stored by.
-pub(crate) fn named_rows(mut plan: Plan, data_inputs: &[DataInput]) -> Plan {
-    for input in &mut plan.inputs {
-        input.owner = KEPT.into();
-        if input.name == Step::LABELS {
-            input.name = ROWS[1].into();
-        } else if data_inputs.iter().any(|data| data.name == input.name) {
-            input.name = ROWS[0].into();
-        }
-    }
-    plan
-}
-
-/// Weights that stay as they are, once.
-pub(crate) fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
-    match start.iter().find(|(name, ..)| *name == part.0) {
-        None => start.push(part),
-        Some(same) if *same == part => {}
-        Some(_) => {
-            let what = format!("the frozen weights `{}` are read at two scales: train them as well", part.0);
-            return Err(Error::of(ErrorKind::Unsupported, what));
-        }
-    }
-    Ok(())
 }
 
 /// The plan by which the trained model is run.

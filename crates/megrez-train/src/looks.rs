@@ -1,9 +1,8 @@
 //! What a job looks at after every epoch besides losses: rows that it does not learn from, and
 //! whether its numbers stay within bounds.
 
-use crate::job::{add, named_rows};
 use crate::session::{comparison, state_ranges};
-use crate::stored::Part;
+use crate::stored::{Part, add, named_rows};
 use crate::{Rehearsal, Step};
 use megrez_graph::differentiate::Validation;
 use megrez_graph::{CompileOptions, Interval, RangePolicy, Tensor};

@@ -1,6 +1,7 @@
 //! Rows that the parties keep in shares, and values like them.
 
 use crate::data::one_hot;
+use megrez_graph::differentiate::Step;
 use megrez_graph::lower::DataInput;
 use megrez_graph::{Interval, Tensor};
 use megrez_plan::{KEPT, Kind, Plan, Value};
@@ -28,6 +29,32 @@ pub struct Form {
 
 /// Something to store: its name, its numbers and their fraction bits.
 pub(crate) type Part = (String, Tensor, u32);
+
+/// A plan of which the parties keep all inputs, with the names that rows are stored by.
+pub(crate) fn named_rows(mut plan: Plan, data_inputs: &[DataInput]) -> Plan {
+    for input in &mut plan.inputs {
+        input.owner = KEPT.into();
+        if input.name == Step::LABELS {
+            input.name = ROWS[1].into();
+        } else if data_inputs.iter().any(|data| data.name == input.name) {
+            input.name = ROWS[0].into();
+        }
+    }
+    plan
+}
+
+/// Weights that stay as they are, once.
+pub(crate) fn add(start: &mut Vec<Part>, part: Part) -> Result<()> {
+    match start.iter().find(|(name, ..)| *name == part.0) {
+        None => start.push(part),
+        Some(same) if *same == part => {}
+        Some(_) => {
+            let what = format!("the frozen weights `{}` are read at two scales: train them as well", part.0);
+            return Err(Error::of(ErrorKind::Unsupported, what));
+        }
+    }
+    Ok(())
+}
 
 fn invalid<T>(what: String) -> Result<T> {
     Err(Error::of(ErrorKind::Invalid, what))
