@@ -57,14 +57,10 @@ pub(crate) fn validation_plan(
     Ok(named_rows(compiled.plan, &compiled.data_inputs))
 }
 
-/// How many times larger than in the rehearsal the squares may get where the ring has room: 64
-/// times as large weights have diverged.
-const ROOM: f64 = 4096.0;
-
-/// Bounds of the weights, and of what their optimiser keeps, that no training gets near which goes
-/// well, and that words which have wrapped keep to by a chance of 1 in 256. On a ring that is too
-/// short for that the bound is nearer, or the chance larger; where the squares that were rehearsed,
-/// times 16, have no room at all, there is no bound.
+/// Bounds of the weights, and of what their optimiser keeps: the largest to which words that have
+/// wrapped keep by a chance of 1 in 256 at most. Where the ring is too short for what was
+/// rehearsed, times 16, to be within, the chance is larger; where that has no room at all, there is
+/// no bound.
 pub(crate) fn bounds(step: &Step, rehearsal: &Rehearsal, work: &Work) -> Result<Vec<Bound>> {
     let mut bounds = vec![];
     for (state, squares) in step.state.iter().zip(&rehearsal.squares) {
@@ -74,9 +70,9 @@ pub(crate) fn bounds(step: &Step, rehearsal: &Rehearsal, work: &Work) -> Result<
         let Some(Kind::Ring { frac }) = work.state(&state.name).map(|value| value.kind) else {
             return Err(Error::of(ErrorKind::Internal, format!("`{}` is no number on the ring", state.name)));
         };
-        let bits = |times: f64| (times * squares.max(1.0)).log2().ceil() as i64;
+        let least = (16.0 * squares.max(1.0)).log2().ceil() as i64;
         let all = i64::from(work.ring()) - 1 - 2 * i64::from(frac);
-        let below = bits(ROOM).min(all - 8).max(bits(16.0));
+        let below = least.max(all - 8);
         if let Some(below) = u32::try_from(below).ok().filter(|_| below < all) {
             bounds.push(Bound { state: state.name.clone(), below });
         }

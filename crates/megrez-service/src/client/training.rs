@@ -65,13 +65,17 @@ impl Standing {
         }
     }
 
-    /// Why it failed, if it did.
+    /// Why it failed, if it did: of the parties' reasons the one that explains the others.
     pub fn failure(&self) -> Option<Error> {
-        self.parties.iter().enumerate().find_map(|(party, state)| match &state.stands {
-            Stands::Failed(failure) => {
-                Some(Error::Party { party, kind: failure.kind, reason: failure.reason.clone() })
-            }
+        let failed = self.parties.iter().enumerate().filter_map(|(party, state)| match &state.stands {
+            Stands::Failed(failure) => Some((party, failure)),
             _ => None,
+        });
+        let first = failed.reduce(|a, b| if b.1.kind.explains(a.1.kind) { b } else { a });
+        first.map(|(party, failure)| Error::Party {
+            party,
+            kind: failure.kind,
+            reason: failure.reason.clone(),
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::party::host::{Host, hash};
 use crate::party::opened::StoredModel;
 use crate::party::stored::ModelFile;
 use crate::protocols::Suite;
-use crate::training::{Job, Opened, Opening, Validated, Work};
+use crate::training::{Opened, Opening, Validated, Work};
 use crate::wire::Train;
 use crate::{Error, ErrorKind, Result};
 use megrez_device::AnyDevice;
@@ -333,7 +333,7 @@ impl TrainJob<'_> {
             work.rows.iter().for_each(|(name, _)| drop(state.remove(name)));
             if let Some(bounds) = bounds {
                 if !guard::kept(suite, party, bounds, state, run)? {
-                    return Err(beyond(job, epoch));
+                    return Err(beyond(epoch));
                 }
                 run = later(run, 1)?;
             }
@@ -412,18 +412,16 @@ fn turn(
 }
 
 /// What no longer keeps to the job's bounds is not gone on with.
-fn beyond(job: &Job, epoch: u32) -> Error {
+fn beyond(epoch: u32) -> Error {
     let before = match epoch {
         1 => "nothing was sealed before".into(),
         _ => format!("epoch {} is sealed", epoch - 1),
     };
-    let names: Vec<&str> = job.bounds.iter().map(|bound| bound.state.as_str()).collect();
     Error::of(
         ErrorKind::OutOfRange,
         format!(
-            "after epoch {epoch} one of `{}` is beyond the job's bounds: training diverges, or words wrap; {before}. \
-             Make a job with a smaller rate, or on a longer ring",
-            names.join("`, `")
+            "after epoch {epoch} weights are beyond the job's bounds: training diverges, or words wrap; {before}. Make a \
+             job with a smaller rate, or on a longer ring"
         ),
     )
 }
