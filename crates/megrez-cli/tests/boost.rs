@@ -121,7 +121,9 @@ fn owners_of_different_columns_have_trees_grown() {
     assert_eq!(report["shape"], serde_json::json!([80, 1]));
     let said = npy::load(&said).unwrap();
     let says = right(&said.data, &others);
-    assert_eq!((counted[5] * 80.0).round() as usize, says, "as the parties have counted");
+    // But for a score next to 0, which roundings decide.
+    let by_parties = (counted[5] * 80.0).round() as usize;
+    assert!(by_parties.abs_diff(says) <= 1, "{by_parties} as the parties have counted, {says} here");
 
     // Who has whole rows asks the kept trees as any model.
     let [bank, shop] =
