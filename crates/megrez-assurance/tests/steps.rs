@@ -5,7 +5,7 @@ use megrez_assurance::masks::examine_runs;
 use megrez_engine::Options;
 use megrez_graph::boosting::{Boosting, Objective};
 use megrez_graph::calibrate::calibrate;
-use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate};
+use megrez_graph::differentiate::{Loss, Optimiser, Step, Trained, differentiate, validation};
 use megrez_graph::{Attributes, CompileOptions, Graph, Interval, RangePolicy, Tensor, compile};
 use megrez_plan::{Input, KEPT, Kind, Op, Plan, Step as PlanStep, Value};
 
@@ -166,6 +166,36 @@ fn every_message_of_a_growing_tree_is_masked() {
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
         assert!(report.messages > 500, "{protocol}: {} messages", report.messages);
         println!("{protocol}: {} messages in {} views are masked", report.messages, report.views);
+    }
+}
+
+/// What is counted on held-out rows reads the weights' masks, which the steps read as well, and
+/// adds up under masks of its own.
+#[test]
+fn every_message_of_a_validation_is_masked() {
+    for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
+        for loss in [Loss::CrossEntropy, Loss::MeanSquares] {
+            let looks = validation(&model(), loss, &Trained::All).unwrap();
+            let (sum, weights) = looks.state.split_last().unwrap();
+            let options = CompileOptions {
+                data_owner: "owner".into(),
+                recipient: "recipient".into(),
+                input_range: Interval { low: -1.0, high: 1.0 },
+                kept: [(sum.name.clone(), sum.name.clone())].into(),
+                policy: RangePolicy::Assume,
+                defer_resharing: replicated,
+                ..CompileOptions::default()
+            };
+            let plan = compile(&looks.graph, &options).unwrap().plan;
+            assert!(plan.outputs.iter().all(|output| output.recipient == KEPT), "nothing is opened");
+            // The second batch reads the sum of the first, and the same weights.
+            let lasting: Vec<String> = weights.iter().map(|state| state.name.clone()).collect();
+            let options = Options { runs: 2, lasting: &lasting, ..Options::default() };
+            let report = examine_runs(protocol, &plan, options, None).unwrap();
+            let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
+            assert!(report.is_masked(), "{protocol}, {loss:?}: {found:?} {:?}", report.trouble);
+            assert!(report.messages > 30, "{protocol}: {} messages", report.messages);
+        }
     }
 }
 

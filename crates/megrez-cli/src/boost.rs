@@ -2,7 +2,7 @@
 //! rows; and `megrez indicators`, which makes these answers.
 
 use crate::cluster::{Needs, There};
-use crate::jobs::{finish, follow, go_on, kept_to, proposed};
+use crate::jobs::begin;
 use crate::options::Common;
 use crate::train_options::Terms;
 use clap::Args;
@@ -74,23 +74,8 @@ pub(crate) fn run(args: &Boost, json: bool) -> Result<ExitCode> {
     let sets = [terms.data.clone(), terms.validation.clone()];
     let wanted = Wanted { about: args.about(), ..terms.wanted(cluster.name(), false, sets) };
     let proposal = propose(&mut cluster, args.common.protocol(), &course, (&options, &rehearsal), &wanted)?;
-    let job = &proposal.job;
-    kept_to(&mut cluster, job)?;
-    proposal.store_start(&mut cluster)?;
-    if let Some(path) = &terms.propose {
-        std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
-        return proposed(job, path, json);
-    }
-    cluster.train(job, &args.common.request.net)?;
-    if terms.detach {
-        return go_on(&mut cluster, job, true, None, json);
-    }
-    let done = follow(&mut cluster, job)?;
-    // Nothing is left of what was stored for this job alone, once it has come to its end.
-    if done.0.word() == "done" {
-        cluster.remove(&job.start)?;
-    }
-    finish(job, &done, None, json)
+    let net = &args.common.request.net;
+    begin(&mut cluster, &proposal, (terms, net), &[&proposal.job.start], None, json)
 }
 
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! `megrez demo-train`: two owners of handwritten digits have a LeNet trained that nobody ever
 //! holds.
 
-use crate::digits::Digits;
+use crate::digits::{Digits, rows};
 use crate::jobs::{describe, follow};
 use crate::options::Common;
 use clap::Args;
@@ -32,12 +32,6 @@ pub(crate) struct DemoTrain {
     epochs: u32,
     #[command(flatten)]
     common: Common,
-}
-
-/// Rows `from..to`.
-fn rows(all: &Tensor, from: usize, to: usize) -> Tensor {
-    let width = all.data.len() / all.shape.dims()[0];
-    Tensor::new([&[to - from], &all.shape.dims()[1..]].concat(), all.data[from * width..to * width].to_vec())
 }
 
 pub(crate) fn run(args: &DemoTrain, json: bool) -> Result<ExitCode> {

@@ -44,3 +44,9 @@ impl Digits {
         })
     }
 }
+
+/// Rows `from..to`.
+pub(crate) fn rows(all: &Tensor, from: usize, to: usize) -> Tensor {
+    let width = all.data.len() / all.shape.dims()[0];
+    Tensor::new([&[to - from], &all.shape.dims()[1..]].concat(), all.data[from * width..to * width].to_vec())
+}

@@ -2,10 +2,11 @@
 
 use crate::cluster::{Needs, There};
 use crate::progress;
+use crate::train_options::Terms;
 use clap::Args;
 use megrez::train::{
-    Bound, Consent, History, Job, JobId, OfJob, RowSet, Stage, Standing, epsilon, guaranteed, history,
-    of_job, wait,
+    Bound, Consent, History, Job, JobId, OfJob, Proposal, RowSet, Stage, Standing, epsilon, guaranteed,
+    history, of_job, wait,
 };
 use megrez::{Cluster, Error, ErrorKind, Result};
 use megrez_net::NetProfile;
@@ -315,6 +316,34 @@ pub(crate) fn follow(cluster: &mut Cluster, job: &Job) -> Result<(Standing, Hist
     });
     drop(bar);
     done
+}
+
+/// Begins a job that was just made, or writes it down to be approved. `own` is stored for it alone:
+/// nothing is left of that once the job has come to its end.
+pub(crate) fn begin(
+    cluster: &mut Cluster,
+    proposal: &Proposal,
+    (terms, net): (&Terms, &NetProfile),
+    own: &[&String],
+    weights: Option<&Path>,
+    json: bool,
+) -> Result<ExitCode> {
+    let job = &proposal.job;
+    kept_to(cluster, job)?;
+    proposal.store_start(cluster)?;
+    if let Some(path) = &terms.propose {
+        std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
+        return proposed(job, path, json);
+    }
+    cluster.train(job, net)?;
+    if terms.detach {
+        return go_on(cluster, job, true, None, json);
+    }
+    let done = follow(cluster, job)?;
+    if done.0.word() == "done" {
+        own.iter().try_for_each(|name| cluster.remove(name))?;
+    }
+    finish(job, &done, weights, json)
 }
 
 /// What following a job has shown, as training reports it.

@@ -1,6 +1,6 @@
 //! `megrez study`: what approximations do.
 
-use crate::digits::Digits;
+use crate::digits::{Digits, rows};
 use crate::train_options::Learning;
 use clap::{Args, Subcommand};
 use megrez::request::default_frac;
@@ -125,19 +125,15 @@ impl Training {
             _ => self.digits.rows()?,
         };
         let count = |all: &Tensor| all.shape.dims().first().copied().unwrap_or(0);
-        let rows = count(&x);
-        if count(&y) != rows || self.held_out == 0 || self.held_out >= rows {
+        let all = count(&x);
+        if count(&y) != all || self.held_out == 0 || self.held_out >= all {
             let what =
-                format!("{rows} rows with {} labels, of which {} are held out", count(&y), self.held_out);
+                format!("{all} rows with {} labels, of which {} are held out", count(&y), self.held_out);
             return Err(Error::of(ErrorKind::Invalid, what));
         }
-        let cut = |all: &Tensor, from: usize, to: usize| {
-            let width = all.data.len() / rows;
-            let dims = [&[to - from], &all.shape.dims()[1..]].concat();
-            Tensor::new(dims, all.data[from * width..to * width].to_vec())
-        };
-        let split = rows - self.held_out;
-        Ok([[cut(&x, 0, split), cut(&y, 0, split)], [cut(&x, split, rows), cut(&y, split, rows)]])
+        let split = all - self.held_out;
+        let parts = [(0, split), (split, all)];
+        Ok(parts.map(|(from, to)| [&x, &y].map(|all| rows(all, from, to))))
     }
 
     fn options(&self) -> Result<training::Options> {

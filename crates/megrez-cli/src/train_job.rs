@@ -2,8 +2,8 @@
 //! keep in shares.
 
 use crate::cluster::{Needs, Place};
-use crate::jobs::{finish, follow, go_on, kept_to, load, proposed};
-use crate::train_options::{Train, rehearsal, rows};
+use crate::jobs::{begin, go_on, load};
+use crate::train_options::{Train, load as load_rows, rehearsal, rows};
 use megrez::train::{
     Form, Learning, Network, NewRows, Proposal, StoredRows, Wanted, fresh, propose, upload_rows,
     validation_batch,
@@ -33,26 +33,10 @@ pub(crate) fn run(args: &Train, json: bool) -> Result<ExitCode> {
     let names = own.iter().chain(&args.job.terms.data).cloned().collect();
     let validation = test.iter().chain(&args.job.terms.validation).cloned().collect();
     let proposal = made(args, &mut cluster, (names, validation))?;
-    let job = &proposal.job;
-    kept_to(&mut cluster, job)?;
-    proposal.store_start(&mut cluster)?;
-    if let Some(path) = &args.job.terms.propose {
-        std::fs::write(path, job.to_bytes()).map_err(|e| Error::file(path, e))?;
-        return proposed(job, path, json);
-    }
-    cluster.train(job, &args.common.request.net)?;
-    if args.job.terms.detach {
-        return go_on(&mut cluster, job, true, None, json);
-    }
-    let done = follow(&mut cluster, job)?;
-    // Nothing is left of what was stored for this job alone, once it has come to its end.
-    if done.0.word() == "done" {
-        own.iter()
-            .chain(&test)
-            .chain(args.job.start.is_none().then_some(&job.start))
-            .try_for_each(|name| cluster.remove(name))?;
-    }
-    finish(job, &done, args.weights_to.as_deref(), json)
+    let start = args.job.start.is_none().then_some(&proposal.job.start);
+    let alone: Vec<&String> = own.iter().chain(&test).chain(start).collect();
+    let how = (&args.job.terms, &args.common.request.net);
+    begin(&mut cluster, &proposal, how, &alone, args.weights_to.as_deref(), json)
 }
 
 /// Stores rows of the command line, for this job alone.
@@ -97,7 +81,10 @@ fn made(
         (Some(_), Some(_)) => Some(rows(args, &graph)?),
         _ => None,
     };
-    let rehearsal = rehearsal(args, &step, sample.as_ref(), &options)?;
+    let mut rehearsal = rehearsal(args, &step, sample.as_ref(), &options)?;
+    if let (Some(inputs), Some(labels), None) = (&args.test_inputs, &args.test_labels, &learning.privacy) {
+        rehearsal = rehearsal.with_labels_of(&load_rows(&graph, learning.loss, inputs, labels)?);
+    }
     let terms = &args.job.terms;
     let sizes = terms.keep.iter().flat_map(|_| &terms.run_batch);
     let runnable =

@@ -272,22 +272,15 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Who learns what is opened after every epoch: losses, and what is found on rows that are only
-    /// looked at. `silent` where nobody learns losses unless somebody is named.
-    fn told(&self, me: &str, silent: bool) -> (Option<String>, String) {
+    /// What is wanted of a job on rows of these names, of which the second are only looked at;
+    /// `silent` where nobody learns losses unless somebody is named.
+    pub(crate) fn wanted(&self, me: &str, silent: bool, [data, validation]: [Vec<String>; 2]) -> Wanted {
         let losses_to = match self.losses_to.as_deref() {
             Some("nobody") => None,
             None if silent => None,
-            Some(client) => Some(client.to_owned()),
-            None => Some(me.to_owned()),
+            named => Some(named.unwrap_or(me).to_owned()),
         };
         let metrics_to = losses_to.clone().unwrap_or_else(|| me.to_owned());
-        (losses_to, metrics_to)
-    }
-
-    /// What is wanted of a job on rows of these names, of which the second are only looked at.
-    pub(crate) fn wanted(&self, me: &str, silent: bool, [data, validation]: [Vec<String>; 2]) -> Wanted {
-        let (losses_to, metrics_to) = self.told(me, silent);
         Wanted {
             data,
             validation: (!validation.is_empty()).then_some((validation, metrics_to)),

@@ -182,11 +182,8 @@ impl Rules {
         if !has(&self.protocols, &job.protocol) {
             broken.push(format!("it runs under `{}`", job.protocol));
         }
-        let counted = job.validation.as_ref().map(|validation| count(&validation.data));
-        for (rows, what) in [(Some(job.all_rows()), ""), (counted, " to count on")]
-            .into_iter()
-            .filter_map(|(n, w)| Some((n?, w)))
-        {
+        let counted = job.validation.iter().map(|validation| (count(&validation.data), " to count on"));
+        for (rows, what) in std::iter::once((job.all_rows(), "")).chain(counted) {
             if (rows as u64) < self.least_rows {
                 let least = self.least_rows;
                 broken.push(format!("it has {rows} rows{what}, and at least {least} are asked for"));
@@ -300,7 +297,7 @@ pub fn now_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::training::{Keep, Opening, RowSet, Stage};
+    use crate::training::{Keep, Opening, RowSet, Stage, Validation};
 
     fn job() -> Job {
         Job {
@@ -370,6 +367,13 @@ mod tests {
             let told = broken(rules);
             assert!(told.contains(what), "{told}");
         }
+        // Rows that are only counted on are few by themselves.
+        let few = vec![RowSet { name: "held-out".into(), rows: 40, beside: vec![] }];
+        let validation = Some(Validation { data: few, plan: vec![] });
+        let counts = Job { validation, ..job() };
+        let told = Rules { least_rows: 41, ..rules.clone() }.broken_by(&counts, looks);
+        assert!(told.len() == 1 && told[0].contains("40 rows to count on"), "{told:?}");
+        assert!(Rules { least_rows: 40, ..rules }.broken_by(&counts, looks).is_empty());
         let refused = Rules::default().permit("clinic-b", "bob", &job(), looks).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NotPermitted);
         // By default nothing leaves: all of it is named at once.

@@ -51,24 +51,28 @@ pub fn rehearse_trees(boosting: &Boosting, inputs: &Tensor, targets: &Tensor) ->
 /// How many times more than on rows that are made up gains, leaves and scores may be on others.
 const ROOM: f64 = 8.0;
 
+/// Most indicators of all rows together that trees are imagined on: a GiB of them.
+const MOST_IMAGINED: usize = 1 << 28;
+
 /// What stands for [`rehearse_trees`] where there are no rows to see: trees on made-up rows, of
 /// which one indicator says all, with some times more room. Of rows that are as many and can be
 /// told apart as well as can be, gains and scores are the largest; those of labels of which few are
 /// ones may be larger for some leaves. It says nothing about anybody's rows.
 ///
 /// # Errors
-/// If there are no rows, or no indicators.
+/// If there are no indicators, or more than 2^28.
 pub fn imagine_trees(boosting: &Boosting, rows: usize, columns: usize) -> Result<Rehearsal> {
-    if rows == 0 || columns == 0 {
-        let what = format!("there are {rows} rows of {columns} indicators");
+    let all = rows.checked_mul(columns).filter(|all| (1..=MOST_IMAGINED).contains(all));
+    let Some(all) = all else {
+        let what = format!("trees grow on 1 to {MOST_IMAGINED} indicators, not on {rows} rows of {columns}");
         return Err(Error::of(ErrorKind::Invalid, what));
-    }
+    };
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut coin = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f32::from(u8::from(state >> 63 == 1))
     };
-    let inputs = Tensor::new([rows, columns], (0..rows * columns).map(|_| coin()).collect());
+    let inputs = Tensor::new([rows, columns], (0..all).map(|_| coin()).collect());
     let told: Vec<f32> = inputs.data.iter().step_by(columns).copied().collect();
     let targets = match boosting.objective {
         Objective::Logistic => told,

@@ -2,11 +2,11 @@
 //! parties run it by themselves.
 
 use crate::looks::{bounds, validation_plan};
-use crate::session::{comparison, compile, compile_shards, state_ranges};
+use crate::session::{compile, compile_shards, of_kept};
 use crate::stored::{Part, ROWS, StoredRows, add, named_rows, store};
 use crate::{Course, Rehearsal, State};
 use megrez_graph::differentiate::{Step, Validation as Looks};
-use megrez_graph::{CompileOptions, Graph, RangePolicy, Tensor};
+use megrez_graph::{CompileOptions, Graph, Tensor};
 use megrez_model::fixed::FixedModel;
 use megrez_plan::{KEPT, Kind, Plan};
 use megrez_ring::decode_words;
@@ -187,20 +187,11 @@ pub(crate) fn run_plan(
     (options, rehearsal): (&CompileOptions, &Rehearsal),
     start: &mut Vec<Part>,
 ) -> Result<ModelPlan> {
-    let mut input_ranges = options.input_ranges.clone();
-    input_ranges.extend(state_ranges(step, rehearsal));
-    input_ranges.remove(Step::LABELS);
     let options = CompileOptions {
         model_owner: client.into(),
         data_owner: USER.into(),
         recipient: USER.into(),
-        kept: state.iter().map(|state| (state.name.clone(), state.name.clone())).collect(),
-        input_ranges,
-        policy: RangePolicy::Calibrated,
-        measured: Some(rehearsal.calibration.clone()),
-        comparison: comparison(options, rehearsal),
-        deep_frac: None,
-        ..options.clone()
+        ..of_kept(step, state, (options, rehearsal))
     };
     let compiled = megrez_graph::compile(graph, &options)?;
     let mut plan = compiled.plan;

@@ -1,11 +1,11 @@
 //! What a job looks at after every epoch besides losses: rows that it does not learn from, and
 //! whether its numbers stay within bounds.
 
-use crate::session::{comparison, state_ranges};
+use crate::session::of_kept;
 use crate::stored::{Part, add, named_rows};
 use crate::{Rehearsal, Step};
 use megrez_graph::differentiate::Validation;
-use megrez_graph::{CompileOptions, Interval, RangePolicy, Tensor};
+use megrez_graph::{CompileOptions, Interval, Tensor};
 use megrez_plan::{Kind, Plan};
 use megrez_service::training::{Bound, Work};
 use megrez_service::{Error, ErrorKind, Result};
@@ -27,8 +27,8 @@ pub(crate) fn validation_plan(
     (options, rehearsal): (&CompileOptions, &Rehearsal),
     start: &mut Vec<Part>,
 ) -> Result<Plan> {
-    let mut input_ranges = options.input_ranges.clone();
-    input_ranges.extend(state_ranges(step, rehearsal));
+    let mut options = of_kept(step, &validation.state, (options, rehearsal));
+    let input_ranges = &mut options.input_ranges;
     input_ranges.insert(Step::LABELS.into(), rehearsal.labels);
     if let Some(sum) = validation.state.last() {
         // One for each row, or a mean loss for each batch.
@@ -37,19 +37,9 @@ pub(crate) fn validation_plan(
         let most = if step.loss.has_classes() { rows as f64 } else { batches * loss.max(1.0) };
         input_ranges.insert(sum.name.clone(), Interval { low: 0.0, high: most });
     }
-    let kept = validation.state.iter().map(|state| (state.name.clone(), state.name.clone()));
-    let options = CompileOptions {
-        model_owner: client.into(),
-        data_owner: client.into(),
-        recipient: client.into(),
-        kept: kept.collect(),
-        input_ranges,
-        policy: RangePolicy::Calibrated,
-        measured: Some(rehearsal.calibration.clone()),
-        comparison: comparison(options, rehearsal),
-        deep_frac: None,
-        ..options.clone()
-    };
+    for owner in [&mut options.model_owner, &mut options.data_owner, &mut options.recipient] {
+        *owner = client.into();
+    }
     let compiled = megrez_graph::compile(&validation.graph, &options)?;
     for frozen in compiled.model_inputs {
         add(start, (frozen.name, Tensor::new(frozen.shape, frozen.values), frozen.frac))?;

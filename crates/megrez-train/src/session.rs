@@ -93,6 +93,26 @@ fn of_step(step: &Step, options: &CompileOptions, rehearsal: &Rehearsal) -> Comp
     }
 }
 
+/// How a graph is compiled that reads the state as training has left it, and learns nothing.
+pub(crate) fn of_kept(
+    step: &Step,
+    state: &[State],
+    (options, rehearsal): (&CompileOptions, &Rehearsal),
+) -> CompileOptions {
+    let mut input_ranges = options.input_ranges.clone();
+    input_ranges.extend(state_ranges(step, rehearsal));
+    input_ranges.remove(Step::LABELS);
+    CompileOptions {
+        kept: state.iter().map(|state| (state.name.clone(), state.name.clone())).collect(),
+        input_ranges,
+        policy: RangePolicy::Calibrated,
+        measured: Some(rehearsal.calibration.clone()),
+        comparison: comparison(options, rehearsal),
+        deep_frac: None,
+        ..options.clone()
+    }
+}
+
 /// Makes sure that a plan bounds what its weights tell of a row as it is said to: from the plan.
 fn holds(model: &FixedModel, privacy: Privacy) -> Result<()> {
     let (compiled, losses) = (&model.compiled, [Step::LOSS, Step::LOSS_SO_FAR]);
@@ -108,7 +128,7 @@ fn holds(model: &FixedModel, privacy: Privacy) -> Result<()> {
 }
 
 /// What the rehearsal says of the state.
-pub(crate) fn state_ranges<'a>(
+fn state_ranges<'a>(
     step: &'a Step,
     rehearsal: &'a Rehearsal,
 ) -> impl Iterator<Item = (String, Interval)> + 'a {
@@ -116,7 +136,7 @@ pub(crate) fn state_ranges<'a>(
 }
 
 /// Comparisons as wide as the rehearsal says, unless chosen bits are looked at.
-pub(crate) fn comparison(options: &CompileOptions, rehearsal: &Rehearsal) -> Comparison {
+fn comparison(options: &CompileOptions, rehearsal: &Rehearsal) -> Comparison {
     let calibration = Some(rehearsal.calibration.clone());
     match &options.comparison {
         Comparison::Fixed(sign) if sign.bits.is_some() || sign.cut > 0 => options.comparison.clone(),

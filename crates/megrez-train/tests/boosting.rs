@@ -158,29 +158,34 @@ fn on_shares(
         .collect()
 }
 
+/// The second tree on shares is that in the clear, its thresholds exactly.
+fn is_the_clear_ones(protocols: &[&str], boosting: &Boosting, rehearsal: &Rehearsal, [x, y]: [Tensor; 2]) {
+    let step = boosting.step(ROWS, COLUMNS).unwrap();
+    let mut clear = Clear::new(&step);
+    clear.step([x.clone(), y.clone()]).unwrap();
+    let before = clear.state();
+    clear.step([x.clone(), y.clone()]).unwrap();
+    let after = clear.state();
+    let numbers: Vec<(String, Tensor)> =
+        [("x".to_owned(), x), (Step::LABELS.to_owned(), y)].into_iter().chain(before).collect();
+    for protocol in protocols {
+        for (name, found) in on_shares(protocol, &step, rehearsal, &numbers) {
+            let expected = state(&after, name.strip_prefix("next.").unwrap());
+            for (found, expected) in found.iter().zip(&expected.data) {
+                let exact = name == "next.w.split";
+                let off = (found - expected).abs();
+                assert!(off < if exact { 1e-9 } else { 1e-3 }, "{protocol} {name}: {found} {expected}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_tree_on_shares_is_the_one_in_the_clear() {
     for objective in [Objective::Logistic, Objective::Squares] {
         let (boosting, [x, y]) = (of(objective, 2), data(objective));
-        let step = boosting.step(ROWS, COLUMNS).unwrap();
         let rehearsal = rehearse_trees(&boosting, &x, &y).unwrap();
-        let mut clear = Clear::new(&step);
-        clear.step([x.clone(), y.clone()]).unwrap();
-        let before = clear.state();
-        clear.step([x.clone(), y.clone()]).unwrap();
-        let after = clear.state();
-        let numbers: Vec<(String, Tensor)> =
-            [("x".to_owned(), x), (Step::LABELS.to_owned(), y)].into_iter().chain(before).collect();
-        for protocol in ["clear", "mizar", "aby3", "alkaid"] {
-            for (name, found) in on_shares(protocol, &step, &rehearsal, &numbers) {
-                let expected = state(&after, name.strip_prefix("next.").unwrap());
-                for (found, expected) in found.iter().zip(&expected.data) {
-                    let exact = name == "next.w.split";
-                    let off = (found - expected).abs();
-                    assert!(off < if exact { 1e-9 } else { 1e-3 }, "{protocol} {name}: {found} {expected}");
-                }
-            }
-        }
+        is_the_clear_ones(&["clear", "mizar", "aby3", "alkaid"], &boosting, &rehearsal, [x, y]);
     }
 }
 
@@ -203,23 +208,14 @@ fn imagined_rows_leave_room_for_others() {
                 assert!(range.high <= room.high * 1.001, "{objective:?} {layer}: {range:?} and {room:?}");
             }
         }
-        let step = boosting.step(ROWS, COLUMNS).unwrap();
-        let mut clear = Clear::new(&step);
-        clear.step([x.clone(), y.clone()]).unwrap();
-        let before = clear.state();
-        clear.step([x.clone(), y.clone()]).unwrap();
-        let after = clear.state();
-        let numbers: Vec<(String, Tensor)> =
-            [("x".to_owned(), x), (Step::LABELS.to_owned(), y)].into_iter().chain(before).collect();
-        for (name, found) in on_shares("mizar", &step, &imagined, &numbers) {
-            let expected = state(&after, name.strip_prefix("next.").unwrap());
-            for (found, expected) in found.iter().zip(&expected.data) {
-                assert!((found - expected).abs() < 1e-3, "{name}: {found} {expected}");
-            }
-        }
+        is_the_clear_ones(&["mizar"], &boosting, &imagined, [x, y]);
     }
     assert!(imagine_trees(&of(Objective::Squares, 2), 0, 3).is_err());
     assert!(imagine_trees(&of(Objective::Squares, 2), 3, 0).is_err());
+    // Whatever parties say of their rows.
+    for rows in [1 << 27, usize::MAX] {
+        assert!(imagine_trees(&of(Objective::Squares, 2), rows, 3).is_err());
+    }
 }
 
 /// The error of what stands for a sigmoid, added up over all rows, makes no cover negative.

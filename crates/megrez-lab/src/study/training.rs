@@ -145,7 +145,9 @@ pub fn study(
             let models = match training.compiled(ring, frac) {
                 Ok(models) => models,
                 Err(e) => {
-                    refused.push((ring, frac, e.to_string()));
+                    if seed == o.seeds[0] {
+                        refused.push((ring, frac, e.to_string()));
+                    }
                     continue;
                 }
             };
