@@ -96,7 +96,9 @@ def main() -> None:
         found = lenet(args.mnist, args.epochs, args.seeds) if args.mnist else digits(Path(name))
     print(table(found))
     if args.output:
-        args.output.write_text(json.dumps({"schema": "megrez.bench.training-accuracy/1", "studies": found}, indent=1) + "\n")
+        args.output.write_text(
+            json.dumps({"schema": "megrez.bench.training-accuracy/1", "studies": found}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":
