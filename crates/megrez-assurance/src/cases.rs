@@ -223,6 +223,24 @@ pub fn of(protocol: &str) -> Vec<Case> {
             plan.step("step", Op::SelectSum { groups: vec![1, N - 1] }, &[b[0], b[4]]).ok()
         }),
         bits("bit to ring", |plan, b| plan.step("step", Op::BitToRing, &[b[0]]).ok()),
+        bits("bits that are counted", |plan, b| {
+            let numbers = plan.step("step", Op::Additive(Box::new(Op::BitToRing)), &[b[0]]).ok()?;
+            let sum = plan.step("sum", Op::Sum { axis: 0 }, &[numbers]).ok()?;
+            plan.step("shared", Op::Reshare, &[sum]).ok()
+        }),
+        bits("lowest bits", |plan, b| plan.step("step", Op::LowBit, &[b[4]]).ok()),
+        bits("product of matrices of bits", |plan, b| {
+            let low = plan.step("low", Op::LowBit, &[b[4]]).ok()?;
+            let shaped = |to: [usize; 4]| Op::View(View::whole(to.into()));
+            let x = plan.step("rows", shaped([2, 2, 3, 1]), &[b[0]]).ok()?;
+            let y = plan.step("columns", shaped([2, 3, 1, 2]), &[low]).ok()?;
+            plan.step("step", Op::BitMatMul, &[x, y]).ok()
+        }),
+        bits("polynomials of bits", |plan, b| {
+            let slices = plan.step("slices", Op::View(View::whole([4, 3].into())), &[b[0]]).ok()?;
+            let sums = vec![vec![vec![0], vec![1, 2]], vec![vec![0, 1, 2, 3], vec![1, 3]], vec![vec![2]]];
+            plan.step("step", Op::BitPolynomials { sums }, &[slices]).ok()
+        }),
         bits("and of two", sixth(2)),
         bits("and of three", sixth(3)),
         bits("and of four", sixth(4)),

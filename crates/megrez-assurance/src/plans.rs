@@ -10,6 +10,7 @@ use megrez_plan::{
 use megrez_protocols::registry;
 use megrez_ring::Shape;
 use megrez_weights::{Matrix, Width};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A fixed generator (SplitMix64), so that a plan is named by its number. Never used for shares.
@@ -306,7 +307,33 @@ impl Builder {
                 let count = 2 + self.choices.below(self.protocol.factors - 1);
                 let others: Option<Vec<ValueId>> = (1..count).map(|_| self.alike(a)).collect();
                 let bits = [vec![a], others?].concat();
-                match self.choices.below(5) {
+                match self.choices.below(if self.protocol.multiplies_bits { 8 } else { 5 }) {
+                    5 => {
+                        let word = self.kind(|kind| matches!(kind, Kind::Ring { .. }))?;
+                        self.push(Op::LowBit, &[word])
+                    }
+                    6 => {
+                        // A row by a column, or a column by a row of lanes.
+                        let n = self.plan.value(a).shape.elements();
+                        let [x, y] = match self.choices.coin() {
+                            true => [[1, 1, n, 1], [1, n, 1, 1]],
+                            false => [[1, n, 1, 1], [1, 1, 1, n]],
+                        };
+                        let mut shaped = |to: [usize; 4], i: usize| {
+                            self.push(Op::View(View::whole(to.into())), &bits[i..=i])
+                        };
+                        let factors = [shaped(x, 0)?, shaped(y, 1)?];
+                        self.push(Op::BitMatMul, &factors)
+                    }
+                    7 => {
+                        let slices = self.shape(a).first().copied().filter(|&slices| slices > 0)?;
+                        let mut term = || {
+                            let factors = (0..1 + self.choices.below(4)).map(|_| self.choices.below(slices));
+                            factors.collect::<BTreeSet<usize>>().into_iter().collect::<Vec<_>>()
+                        };
+                        let sums = (0..3).map(|i| (0..=i).map(|_| term()).collect()).collect();
+                        self.push(Op::BitPolynomials { sums }, &bits[..1])
+                    }
                     0 => self.push(Op::Xor, &bits[..2]),
                     1 => self.push(Op::Not, &bits[..1]),
                     2 => self.push(Op::Concat { axis: 0 }, &bits[..2]),

@@ -93,7 +93,7 @@ fn kind(op: &Op) -> Option<&'static str> {
             return None;
         }
         Op::Sum { .. } | Op::Gather { .. } | Op::Rescale { .. } | Op::Xor | Op::Not => return None,
-        Op::TimesPublic(_) => return None,
+        Op::TimesPublic(_) | Op::LowBit => return None,
         // The same step as an element-wise product, for another bilinear map.
         Op::Mul | Op::MatMul | Op::Conv(_) => "product",
         Op::MulTruncated { .. } => "product that is truncated before",
@@ -111,6 +111,8 @@ fn kind(op: &Op) -> Option<&'static str> {
         Op::Select { .. } => "selection",
         Op::SelectSum { .. } => "selection that is added up",
         Op::BitToRing => "bit to ring",
+        Op::BitMatMul => "product of matrices of bits",
+        Op::BitPolynomials { .. } => "polynomials of bits",
         Op::And => "conjunction",
         Op::Lookup(_) => "lookup",
         Op::Winner(_) => "winner",
@@ -118,7 +120,7 @@ fn kind(op: &Op) -> Option<&'static str> {
     })
 }
 
-const KINDS: usize = 20;
+const KINDS: usize = 22;
 
 #[test]
 fn every_kind_of_step_has_a_case() {

@@ -140,12 +140,36 @@ fn no_operation_is_without_a_case() {
                 "Winner",
                 "SelectSum",
                 "MulTruncated",
+                "LowBit",
+                "BitMatMul",
+                "BitPolynomials",
             ],
             "aby3" | "falcon" | "alkaid" => {
-                &["Reshare", "Maximum", "Lookup", "Winner", "SelectSum", "MulTruncated"]
+                &[
+                    "Reshare",
+                    "Maximum",
+                    "Lookup",
+                    "Winner",
+                    "SelectSum",
+                    "MulTruncated",
+                    "LowBit",
+                    "BitMatMul",
+                    "BitPolynomials",
+                ]
             }
             "meteor" | "alkaid-masked" => {
-                &["Reshare", "Maximum", "Offloaded", "Lookup", "Winner", "SelectSum", "MulTruncated"]
+                &[
+                    "Reshare",
+                    "Maximum",
+                    "Offloaded",
+                    "Lookup",
+                    "Winner",
+                    "SelectSum",
+                    "MulTruncated",
+                    "LowBit",
+                    "BitMatMul",
+                    "BitPolynomials",
+                ]
             }
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };

@@ -6,7 +6,7 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{Memory as _, OpenSelected, OpenTruncated, Selected, SignedSums, Truncation};
+use megrez_kernels::{BitProducts, Memory as _, OpenSelected, OpenTruncated, Selected, SignedSums, Truncation};
 use megrez_ring::Word;
 
 /// The kernels' `Selected`.
@@ -81,6 +81,9 @@ impl SignedSums for Cuda {
         })
     }
 }
+
+/// On the host.
+impl BitProducts for Cuda {}
 
 impl OpenSelected for Cuda {
     fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {

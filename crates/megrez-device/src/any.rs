@@ -3,11 +3,11 @@
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
-    ComparisonKeys, Cpu, DealtKeys, DealtLookup, Device, DeviceError, Elem, FieldShare, KeyShare, KeySpec,
+    BitProducts, ComparisonKeys, Cpu, DealtKeys, DealtLookup, Device, DeviceError, Elem, FieldShare, KeyShare, KeySpec,
     ListAlgebra, ListStreams, LookupKey, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected,
     OpenTruncated, Placement, Program, Selected, SignTables, SignedSums, Truncation, Usage,
 };
-use megrez_plan::{ConvGeometry, Lookup, View};
+use megrez_plan::{BitMatrices, ConvGeometry, Lookup, View};
 use megrez_prg::Stream;
 use megrez_ring::{Shape, Word};
 use megrez_weights::Matrix;
@@ -487,6 +487,17 @@ impl SignedSums for AnyDevice {
         signs: &AnyBuf<u64>,
     ) -> Result<AnyBuf<W>> {
         on!(self, d => Ok(wrap(d, d.signed_sum(own(d, base)?, own(d, rows)?, terms, own(d, signs)?)?)))
+    }
+}
+
+impl BitProducts for AnyDevice {
+    fn bit_product(
+        &self,
+        x: &AnyBuf<u64>,
+        y: &AnyBuf<u64>,
+        sizes: BitMatrices,
+    ) -> Result<AnyBuf<u64>> {
+        on!(self, d => Ok(wrap(d, d.bit_product(own(d, x)?, own(d, y)?, sizes)?)))
     }
 }
 

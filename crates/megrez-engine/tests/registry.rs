@@ -8,7 +8,7 @@ use megrez_protocols::{AnySuite, Call};
 use megrez_session::Phase;
 
 /// What a suite says of itself, by what it has formulas for.
-fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 5], [bool; 2], usize, bool) {
+fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 6], [bool; 2], usize, bool) {
     let value = |kind| Value { shape: [1].into(), kind };
     let (ring, sum, bit) =
         (value(Kind::Ring { frac: 0 }), value(Kind::Additive { frac: 0 }), value(Kind::Bit));
@@ -24,6 +24,11 @@ fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 5], [bool; 2]
     assert_eq!(has(summed, &[&bit, &ring], &ring), selects, "whoever truncates adds up");
     let multiplied = Op::MulTruncated { bits: vec![1, 0] };
     let multiplies = has(multiplied, &[&fine, &ring], &ring);
+    let matrix = Value { shape: [1; 4].into(), kind: Kind::Bit };
+    let matrices = has(Op::BitMatMul, &[&matrix; 2], &matrix);
+    assert_eq!(has(Op::LowBit, &[&ring], &bit), matrices, "they are of lowest bits");
+    let polynomial = Op::BitPolynomials { sums: vec![vec![vec![0]]] };
+    assert_eq!(has(polynomial, &[&bit], &bit), matrices, "and come with polynomials");
     let table = Lookup { cut: 0, low: 1, degree: 0, pieces: vec![0; 2], frac: 0, beyond: None };
     let looked_up = Op::Lookup(table);
     let offloaded = Op::Offloaded(Box::new(looked_up.clone()));
@@ -43,7 +48,7 @@ fn capabilities(suite: &dyn AnySuite<AnyDevice>) -> (usize, [bool; 5], [bool; 2]
         let cost = suite.cost(Call { op, inputs, output }).unwrap_or_default();
         cost.transfers.iter().any(|t| t.phase == Phase::Offline)
     });
-    (suite.parties(), [maximum, sums, selects, multiplies, reshares], lookup, factors, offline)
+    (suite.parties(), [maximum, sums, selects, multiplies, reshares, matrices], lookup, factors, offline)
 }
 
 #[test]
@@ -58,7 +63,14 @@ fn protocols_can_do_what_they_say() {
             // to look like.
             if !p.insecure {
                 let sums = p.deferred_resharing || p.reshares;
-                let said = [p.native_maximum, sums, p.selects_truncated, p.multiplies_truncated, p.reshares];
+                let said = [
+                    p.native_maximum,
+                    sums,
+                    p.selects_truncated,
+                    p.multiplies_truncated,
+                    p.reshares,
+                    p.multiplies_bits,
+                ];
                 assert_eq!(forms, said, "{}", p.name);
                 assert_eq!(lookup, [p.lookup, p.offload], "{}", p.name);
             }

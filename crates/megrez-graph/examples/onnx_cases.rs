@@ -98,6 +98,7 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         let f = |f: fn(f64, f64) -> f64, from| x.data.iter().fold(from, |m, &v| f(m, v.into()));
         Interval { low: f(f64::min, f64::INFINITY), high: f(f64::max, f64::NEG_INFINITY) }
     };
+    let can = registry::find(protocol.split('@').next().unwrap_or(""));
     let proven = CompileOptions {
         input_ranges: names.iter().cloned().zip(data.iter().map(range)).collect::<BTreeMap<_, _>>(),
         activations: Activations::Fine,
@@ -105,8 +106,9 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         policy: RangePolicy::Prove,
         // As the command compares, if nothing else is said.
         comparison: Comparison::Fixed(SignBit { list: List::digits(64, Fewest::Total), ..SignBit::FULL }),
-        selects_truncated: registry::find(protocol.split('@').next().unwrap_or(""))
-            .is_some_and(|protocol| protocol.selects_truncated),
+        selects_truncated: can.is_some_and(|protocol| protocol.selects_truncated),
+        multiplies_bits: can.is_some_and(|protocol| protocol.multiplies_bits),
+        defer_openings: can.is_some_and(|protocol| protocol.reshares),
         trees: if protocol.ends_with("@shape") { TreeForm::Shape } else { TreeForm::Hidden },
         ..CompileOptions::default()
     };

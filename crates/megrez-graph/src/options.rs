@@ -60,6 +60,8 @@ pub struct CompileOptions {
     /// Whether a product takes the truncations of its factors into its own step
     /// ([`megrez_passes::truncate_in_products`]): for protocols of which the registry says so.
     pub multiplies_truncated: bool,
+    /// Whether there are products of matrices of bits: for protocols of which the registry says so.
+    pub multiplies_bits: bool,
     /// What products and functions by pieces open waits until linear steps have made less of it
     /// ([`megrez_passes::defer_openings`]): for protocols of which the registry says so, and plans
     /// of which nothing between is looked at.
@@ -277,6 +279,7 @@ impl Default for CompileOptions {
             defer_resharing: false,
             selects_truncated: false,
             multiplies_truncated: false,
+            multiplies_bits: false,
             defer_openings: false,
             sliced: None,
             replicated: false,

@@ -39,11 +39,15 @@ fn expect(op: &str, x: &Tensor, attributes: Attributes, outputs: usize, want: &[
         policy: RangePolicy::Assume,
         ..CompileOptions::default()
     };
-    // In shape also as protocols take it that add up what bits choose.
-    for (trees, selects_truncated) in
-        [(TreeForm::Hidden, false), (TreeForm::Shape, false), (TreeForm::Shape, true)]
-    {
-        let options = CompileOptions { trees, selects_truncated, ..options.clone() };
+    // Also as protocols take it that add up what bits choose, and that multiply matrices of bits.
+    for (trees, dealt) in [TreeForm::Hidden, TreeForm::Shape].into_iter().flat_map(|t| [(t, false), (t, true)]) {
+        let options = CompileOptions {
+            trees,
+            selects_truncated: dealt,
+            multiplies_bits: dealt,
+            defer_openings: dealt,
+            ..options.clone()
+        };
         let compiled = compile(&g, &options).unwrap_or_else(|p| panic!("{op}: {p}"));
         check(&compiled, std::slice::from_ref(x), 4e-3);
     }
@@ -412,6 +416,7 @@ fn trees_of_any_shape_give_the_same_in_all_forms() {
         (&[2, 2], 5, false),
         (&[40], 1000, true),
         (&[31, 17, 5, 1, 31], 9000, false),
+        (&[8, 8, 8, 3, 1, 8, 8, 8, 2, 8], 2000, true),
     ] {
         for seed in 0..if rows > 1000 { 1 } else { 3 } {
             let (attributes, trees) = grown(seed, sizes, 5, &MODES, chain);
@@ -446,6 +451,40 @@ fn many_rows_are_guided_through_shown_trees_and_few_are_counted() {
     assert!(none == 0 && compared < 20 && sums == compared - 2 + 1, "{compared} {sums}");
     // What others compare, and select: every test but the roots.
     assert_eq!(comparisons(20_000, &[31, 8], false), (37, 35, 0));
+}
+
+/// Fewer words are opened, if there are enough rows that rounds do not count: none but the sums.
+#[test]
+fn many_rows_are_guided_through_hidden_trees() {
+    let plan = |rows: usize, sizes: &[usize], chain: bool, dealt: bool| {
+        let (attributes, _) = grown(1, sizes, 5, &MODES, chain);
+        let g = graph("TreeEnsembleRegressor", &Tensor::filled([rows, 5], 0.0), attributes, 1).unwrap();
+        let options = CompileOptions {
+            input_range: Interval::abs(8.0),
+            multiplies_bits: dealt,
+            defer_openings: dealt,
+            ..CompileOptions::default()
+        };
+        compile(&g, &options).unwrap().plan
+    };
+    let opened = |plan: &Plan, rows: usize| {
+        let of_bits = crate::common::elements(plan, |op| matches!(op, Op::And | Op::BitMatMul)) / rows;
+        let shared = crate::common::elements(plan, |op| matches!(op, Op::Reshare | Op::BitToRing | Op::MatMul));
+        (of_bits, shared / rows)
+    };
+    // Four trees of 31 leaves, open to their last level; and one that goes below.
+    for (sizes, chain) in [(&[31usize, 31, 20, 31][..], false), (&[8; 16], true)] {
+        let guided = opened(&plan(20_000, sizes, chain, true), 20_000);
+        assert!(guided.0 > 0 && guided.1 == 32, "{sizes:?}: {guided:?}");
+        assert_eq!(opened(&plan(20_000, sizes, chain, false), 20_000).0, 0);
+        assert_eq!(opened(&plan(2, sizes, chain, true), 2).0, 0);
+    }
+    // As hidden as others are, but for the depth.
+    let same = |a: &[usize], b: (&[usize], bool)| {
+        plan(20_000, a, true, true).to_bytes() == plan(20_000, b.0, b.1, true).to_bytes()
+    };
+    assert!(same(&[8; 16], (&[8, 5, 7, 6, 8, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1], true)));
+    assert!(!same(&[8; 16], (&[8; 16], false)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::circuit::Program;
 use crate::cpu::narrow::product_with;
 use crate::fused::{
-    ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables,
+    BitProducts, ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables,
     SignedSums,
 };
 use crate::memory::{DeviceError, Elem, Memory};
@@ -31,6 +31,7 @@ pub trait Device:
     + OpenSelected
     + SignTables
     + SignedSums
+    + BitProducts
     + LookupTables
     + LookupKeys
     + ComparisonKeys
@@ -197,8 +198,10 @@ pub trait Device:
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }
-        let x = self.download(x.clone())?;
-        self.upload((0..planes).flat_map(|k| bits::pack(n, |i| bits::get(&x, k * n + i))).collect())
+        let (x, words) = (self.download(x.clone())?, bits::words(n));
+        let mut out = Vec::with_capacity(planes * words);
+        (0..planes).for_each(|k| bits::append_run(&mut out, k * words * 64, &x, k * n, n));
+        self.upload(out)
     }
     /// Runs a circuit on planes of `words` words: one buffer for every output of the circuit.
     fn run_circuit(

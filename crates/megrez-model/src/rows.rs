@@ -6,7 +6,7 @@
 //! element, joined step by step. A step that is known less exactly marks more, never less.
 
 use megrez_graph::{DataInput, Revealed};
-use megrez_plan::{FloatOp, FloatPlan, Gives, Input, KEPT, Op, Output, Plan, ValueId, View, Winner};
+use megrez_plan::{BitMatrices, FloatOp, FloatPlan, Gives, Input, KEPT, Op, Output, Plan, ValueId, View, Winner};
 use megrez_ring::Shape;
 
 /// Depends on no row.
@@ -72,6 +72,8 @@ enum Effect<'a> {
     Rows,
     /// [.., m, k] · [.., k, n].
     Product,
+    /// [batch, m, k, lanes] · [batch, k, n, lanes].
+    Lanes,
     /// NCHW by OIHW.
     Images,
     /// Of nothing: known to all, or noise.
@@ -87,11 +89,12 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Sum { axis } => Effect::Reduce(*axis),
         Op::Gather { axis, indices } => Effect::Pick(*axis, indices),
         Op::MatMul => Effect::Product,
+        Op::BitMatMul => Effect::Lanes,
         Op::TimesPublic(_) => Effect::Rows,
         Op::Conv(_) => Effect::Images,
         Op::Additive(op) | Op::Offloaded(op) => effect(op),
         Op::CompareMany { .. } | Op::ToBits => Effect::Spread,
-        Op::AddBits | Op::SelectSum { .. } | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
+        Op::AddBits | Op::SelectSum { .. } | Op::BitPolynomials { .. } | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
         Op::FromBits | Op::Winner(_) => Effect::Reduce(0),
         Op::Combine { .. }
         | Op::Rescale { .. }
@@ -105,6 +108,7 @@ fn effect(op: &Op) -> Effect<'_> {
         | Op::Reshare
         | Op::Select { .. }
         | Op::BitToRing
+        | Op::LowBit
         | Op::Xor
         | Op::And
         | Op::Not => Effect::Element,
@@ -209,6 +213,29 @@ impl Effect<'_> {
                     Marks::Each(_) => (0..other.elements() / k).map(column).collect(),
                 };
                 (0..count).map(|i| join(rows[i / n], columns[i / (m * n) * n + i % n])).collect()
+            }
+            Effect::Lanes => {
+                let (y, other) = inputs[1];
+                let Some(sizes) = BitMatrices::of(from, other) else { return Marks::Same(every()) };
+                let (lanes, columns) = (sizes.lanes(), sizes.columns);
+                // All of a row of x or of a column of y, `apart` from its first element on.
+                let all = |marks: &Marks, [first, apart]: [usize; 2]| match marks {
+                    Marks::Same(mark) => *mark,
+                    Marks::Each(marks) => {
+                        (0..sizes.inner).map(|k| marks[first + k * apart]).fold(NONE, join)
+                    }
+                };
+                let [of_x, of_y] = sizes.lanes;
+                let one = |b: usize, i: usize, j: usize, l: usize| {
+                    let [first_x, first_y] = sizes.operands([b, i, j, l], 0);
+                    join(all(x, [first_x, of_x]), all(y, [first_y, columns * of_y]))
+                };
+                (0..count)
+                    .map(|at| {
+                        let (l, j, i) = (at % lanes, at / lanes % columns, at / lanes / columns % sizes.rows);
+                        one(at / lanes / columns / sizes.rows, i, j, l)
+                    })
+                    .collect()
             }
             Effect::Images => {
                 let weights = inputs[1].0.all();

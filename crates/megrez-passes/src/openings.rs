@@ -5,7 +5,7 @@ use crate::{fresh_name, names};
 use megrez_plan::{Kind, Op, Plan, PlanError, Step, ValueId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Leaves products of secrets and functions by pieces as sums ([`Op::Additive`]) where linear steps
+/// Leaves products of secrets, functions by pieces and bits as numbers as sums ([`Op::Additive`]) where linear steps
 /// follow that make fewer elements of them, such as a sum or a layer of public weights, and shares
 /// them there ([`Op::Reshare`]): the same rounds, and fewer elements to open. Where there are as
 /// many behind a product with public weights, that is left to the sums alone, and no mask goes
@@ -54,7 +54,7 @@ fn opens(plan: &Plan, step: &Step) -> bool {
     let secret = |i: &ValueId| matches!(plan.value(*i).kind, Kind::Ring { .. });
     match step.op {
         Op::Mul | Op::MatMul | Op::Conv(_) => step.inputs.len() == 2 && step.inputs.iter().all(secret),
-        Op::Lookup(_) => true,
+        Op::Lookup(_) | Op::BitToRing => true,
         _ => false,
     }
 }

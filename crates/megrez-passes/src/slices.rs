@@ -102,12 +102,13 @@ impl Slicing<'_> {
             | Op::Reshare
             | Op::Select { .. }
             | Op::BitToRing
+            | Op::LowBit
             | Op::Xor
             | Op::And
             | Op::Not => inputs.iter().all(|&i| self.shape(i) == shape).then(|| vec![Rows; inputs.len()]),
             Op::Conv(_) => Some(vec![Rows, Whole]),
             Op::MatMul if shape.rank() == 2 => Some(vec![Rows, Whole]),
-            Op::MatMul => Some(vec![Rows; 2]),
+            Op::MatMul | Op::BitMatMul => Some(vec![Rows; 2]),
             Op::TimesPublic(_) if shape.rank() > 1 => Some(vec![Rows]),
             Op::View(view) => (dims(0).first() == Some(&rows) && within_rows(view, self.shape(inputs[0])))
                 .then(|| vec![Rows]),
@@ -186,7 +187,7 @@ fn is_local(op: &Op, plan: &Plan, inputs: &[ValueId]) -> bool {
     let public = |i: &ValueId| matches!(plan.value(*i).kind, Kind::Public { .. });
     match op {
         Op::Mul | Op::MatMul | Op::Conv(_) => inputs.iter().any(public),
-        Op::Xor | Op::Not => true,
+        Op::Xor | Op::Not | Op::LowBit => true,
         op => op.is_linear(),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::{Mistake, PlanError, refuse};
 use crate::{
-    Gives, Kind, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Plan, SignBit, Value,
+    BitMatrices, Gives, Kind, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_TERMS, MAX_THRESHOLDS, Op, Plan, SignBit, Value,
 };
 use megrez_ring::Shape;
 use std::collections::HashSet;
@@ -189,10 +189,14 @@ impl Op {
             }
             Op::Additive(step) => {
                 let products = matches!(**step, Op::Mul | Op::MatMul | Op::Conv(_)) && inputs.len() == 2;
-                if !products && !matches!(**step, Op::Lookup(_)) {
-                    return refuse("leaves only products of two values and functions by pieces unshared");
+                if !products && !matches!(**step, Op::Lookup(_) | Op::BitToRing) {
+                    return refuse(
+                        "leaves only products of two values, functions by pieces and bits as numbers unshared",
+                    );
                 }
-                inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
+                if **step != Op::BitToRing {
+                    inputs.iter().try_for_each(|x| ring_input(x).map(drop))?;
+                }
                 let shared = step.output(inputs, ring)?;
                 Value { kind: Kind::Additive { frac: ring_input(&shared)?.1 }, shape: shared.shape }
             }
@@ -316,6 +320,37 @@ impl Op {
                     return refuse("adds values of one shape, of at least two bits");
                 }
                 a
+            }
+            Op::LowBit => {
+                let [x] = arity(inputs)?;
+                Value { shape: ring_input(&x)?.0.clone(), kind: Kind::Bit }
+            }
+            Op::BitMatMul => {
+                let [x, y] = arity(inputs)?;
+                let sizes = BitMatrices::of(bit_input(&x)?, bit_input(&y)?);
+                let Some(sizes) = sizes else {
+                    return refuse(format!("cannot multiply matrices of bits {} by {}", x.shape, y.shape));
+                };
+                Value { shape: sizes.output(), kind: Kind::Bit }
+            }
+            Op::BitPolynomials { sums } => {
+                let [x] = arity(inputs)?;
+                let Some((slices, rest)) = bit_input(&x)?.dims().split_first() else {
+                    return refuse("takes slices along a first dimension, and there is none");
+                };
+                let term = |term: &Vec<usize>| {
+                    (1..=MAX_FACTORS).contains(&term.len())
+                        && term.windows(2).all(|pair| pair[0] < pair[1])
+                        && term.iter().all(|slice| slice < slices)
+                };
+                let sum =
+                    |sum: &Vec<Vec<usize>>| (1..=MAX_TERMS).contains(&sum.len()) && sum.iter().all(term);
+                if sums.is_empty() || !sums.iter().all(sum) {
+                    return refuse(format!(
+                        "its polynomials are not of 1 to {MAX_TERMS} terms of 1 to {MAX_FACTORS} of {slices} slices"
+                    ));
+                }
+                Value { shape: [&[sums.len()], rest].concat().into(), kind: Kind::Bit }
             }
             Op::Select { truncate } => {
                 let [b, x] = arity(inputs)?;

@@ -7,6 +7,7 @@
 //! written in the step, so that every party makes the same choice.
 
 mod bind;
+mod bit_matrices;
 mod bounds;
 mod check;
 mod error;
@@ -17,12 +18,13 @@ mod public;
 mod view;
 mod winner;
 
+pub use bit_matrices::BitMatrices;
 pub use bounds::Bounded;
 pub use error::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
 pub use lookup::{Beyond, DIGIT, Lookup, MAX_DEGREE, MAX_SEGMENTS};
 pub use op::{
-    ConvGeometry, Fewest, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_THRESHOLDS, Op, Relu, ReluForm,
+    ConvGeometry, Fewest, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_TERMS, MAX_THRESHOLDS, Op, Relu, ReluForm,
     SignBit,
 };
 pub use public::PublicMatrix;

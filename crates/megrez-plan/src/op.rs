@@ -153,6 +153,20 @@ pub enum Op {
     },
     /// A value that was left as a sum ([`Op::Additive`]), shared.
     Reshare,
+    /// The lowest bit of the word: its remainder modulo 2. Local, since shares modulo 2^ℓ are
+    /// shares modulo 2.
+    LowBit,
+    /// Products of matrices of secret bits, x [batch, m, k, lanes] · y [batch, k, n, lanes] over
+    /// F_2: bit (b, i, j, l) is the exclusive or over k of x(b, i, k, l) ∧ y(b, k, j, l), opened
+    /// once. One operand may have one lane, which then is every lane's.
+    BitMatMul,
+    /// Polynomials over F_2 of the slices of secret bits along the first dimension: slice i of the
+    /// result is the exclusive or of the terms of `sums[i]`, each the conjunction of 1 to
+    /// [`MAX_FACTORS`] slices, and is opened once.
+    BitPolynomials {
+        /// The numbers of each term's slices, rising; of each polynomial, its terms.
+        sums: Vec<Vec<Vec<usize>>>,
+    },
 }
 
 impl Op {
@@ -193,6 +207,9 @@ pub const MAX_THRESHOLDS: usize = 64;
 
 /// The most values of one [`Op::Maximum`]: pairs and what is dealt for them grow fast.
 pub const MAX_OPERANDS: usize = 4;
+
+/// The most terms of one polynomial of [`Op::BitPolynomials`].
+pub const MAX_TERMS: usize = 64;
 
 /// The most factors of one [`Op::Mul`] or [`Op::And`].
 pub const MAX_FACTORS: usize = 4;

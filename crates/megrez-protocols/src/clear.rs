@@ -249,16 +249,34 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Linear<'a> {
     }
 }
 
-/// Rearrangements, negations, exclusive ors and conjunctions of bits.
+/// Rearrangements, negations, exclusive ors and products of bits, and lowest bits of words.
 pub struct Bits<'a>(Call<'a>);
 
 impl<'a, W: Word, D: Device> Plain<'a, W, D> for Bits<'a> {
     fn of(call: Call<'a>) -> Option<Self> {
-        (*call.op == Op::And || local::BitLinear::of(call).is_some()).then_some(Bits(call))
+        let answers = matches!(call.op, Op::And | Op::LowBit | Op::BitMatMul | Op::BitPolynomials { .. });
+        (answers || local::BitLinear::of(call).is_some()).then_some(Bits(call))
     }
 
     fn compute(&self, device: &D, x: &[&Data<W, D>]) -> Result<Data<W, D>, Error> {
+        if *self.0.op == Op::LowBit {
+            return Ok(Data::Bit(local::low_bits(device, x[0].ring())?));
+        }
         let x: Vec<_> = x.iter().map(|x| x.bit()).collect();
+        if let Some(product @ local::BitProduct::Matrices(_)) = local::BitProduct::of_two(self.0) {
+            let z = product.apply(device, &x[0].buf, &x[1].buf)?;
+            return Ok(Data::Bit(PackedBits::new(self.0.shape().clone(), z)));
+        }
+        if let Op::BitPolynomials { sums } = self.0.op {
+            let (x, n) = (device.download(x[0].buf.clone())?, self.0.shape().elements() / sums.len());
+            let value = |at: usize| {
+                let bit = |&slice: &usize| bits::get(&x, slice * n + at % n);
+                let terms = sums[at / n].iter().map(|term| term.iter().map(bit).fold(1, |all, bit| all & bit));
+                terms.fold(0, |sum, term| sum ^ term)
+            };
+            let packed = bits::pack(sums.len() * n, value);
+            return Ok(Data::Bit(PackedBits::new(self.0.shape().clone(), device.upload(packed)?)));
+        }
         let Some(map) = local::BitLinear::of(self.0) else {
             let all = x[1..].iter().try_fold(x[0].buf.clone(), |all, x| device.and(&all, &x.buf))?;
             return Ok(Data::Bit(PackedBits::new(self.0.shape().clone(), all)));

@@ -23,6 +23,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 .with_truncating_selection()
 .with_truncating_products()
 .with_resharing()
+.with_bit_matrices()
 .with_lookup();
 
 /// The suite.

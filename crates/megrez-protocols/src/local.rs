@@ -3,7 +3,7 @@
 
 use crate::{Call, Unsupported};
 use megrez_kernels::{Bits, Device, DeviceError, Placement, Tensor};
-use megrez_plan::{ConvGeometry, Kind, Op, PublicMatrix, Value, View};
+use megrez_plan::{BitMatrices, ConvGeometry, Kind, Op, PublicMatrix, Value, View};
 use megrez_ring::{Shape, Word};
 
 /// [outer, axis, inner] of a shape around one of its dimensions.
@@ -144,8 +144,14 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
         Op::Select { truncate: 1.. } | Op::SelectSum { .. } => selects_apart(suite),
         Op::MulTruncated { .. } => multiplies_apart(suite),
+        Op::LowBit | Op::BitMatMul | Op::BitPolynomials { .. } => no_bit_matrices(suite),
         other => format!("{suite} has no {other:?}"),
     })
+}
+
+/// Why a suite that has no products of matrices of bits refuses them, and what they are made of.
+pub(crate) fn no_bit_matrices(suite: &str) -> String {
+    format!("{suite} multiplies no matrices of bits: the plan is another's, compile it for this protocol")
 }
 
 /// A table or tables of pairs, by whomever they are dealt.
@@ -300,6 +306,42 @@ impl<'a> Product<'a> {
             sum(&apply(x, &y)?, &apply(more_x, &y)?)
         }
     }
+}
+
+/// A product of bits over F_2: bit by bit, or of matrices.
+#[derive(Clone, Copy)]
+pub(crate) enum BitProduct {
+    Bits,
+    Matrices(BitMatrices),
+}
+
+impl BitProduct {
+    /// That of two operands.
+    pub(crate) fn of_two(call: Call<'_>) -> Option<Self> {
+        match (call.op, call.inputs) {
+            (Op::And, [_, _]) => Some(BitProduct::Bits),
+            (Op::BitMatMul, [x, y]) => BitMatrices::of(&x.shape, &y.shape).map(BitProduct::Matrices),
+            _ => None,
+        }
+    }
+
+    /// B(x, y).
+    pub(crate) fn apply<D: Device>(
+        self,
+        device: &D,
+        x: &D::Buf<u64>,
+        y: &D::Buf<u64>,
+    ) -> Result<D::Buf<u64>, DeviceError> {
+        match self {
+            BitProduct::Bits => device.and(x, y),
+            BitProduct::Matrices(sizes) => device.bit_product(x, y, sizes),
+        }
+    }
+}
+
+/// The lowest bits of one component.
+pub(crate) fn low_bits<W: Word, D: Device>(device: &D, x: &Tensor<W, D>) -> Result<Bits<D>, DeviceError> {
+    Ok(Bits::new(x.shape.clone(), device.pack_low(&x.buf, 1)?))
 }
 
 /// Whether each element of the larger operand of a product is used a few times only, so that

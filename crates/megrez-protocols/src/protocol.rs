@@ -63,6 +63,9 @@ pub struct Protocol {
     /// of it ([`megrez_plan::Op::Reshare`]); plans for others open it at once, or share it as it is
     /// truncated.
     pub reshares: bool,
+    /// Whether it multiplies matrices of bits, and takes lowest bits of words for that; plans for
+    /// others have none.
+    pub multiplies_bits: bool,
     /// Whether it looks up functions of one value, and winners, in tables; plans for others compare
     /// and multiply.
     pub lookup: bool,
@@ -103,6 +106,7 @@ impl Protocol {
             selects_truncated: false,
             multiplies_truncated: false,
             reshares: false,
+            multiplies_bits: false,
             lookup: false,
             offload: false,
             deferred_resharing: false,
@@ -138,6 +142,10 @@ impl Protocol {
 
     pub(crate) const fn with_resharing(self) -> Self {
         Protocol { reshares: true, ..self }
+    }
+
+    pub(crate) const fn with_bit_matrices(self) -> Self {
+        Protocol { multiplies_bits: true, ..self }
     }
 
     pub(crate) const fn with_lookup(self) -> Self {

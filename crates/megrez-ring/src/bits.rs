@@ -33,14 +33,37 @@ pub fn pack(n: usize, mut bit: impl FnMut(usize) -> u64) -> Vec<u64> {
 
 /// Appends `n` packed bits to `packed`, which holds `filled`.
 pub fn append(packed: &mut Vec<u64>, filled: usize, more: &[u64], n: usize) {
-    packed.resize(words(filled + n), 0);
-    let (start, shift) = (filled / 64, filled % 64);
-    for (i, &word) in more[..words(n)].iter().enumerate() {
-        packed[start + i] |= word << shift;
-        if let Some(next) = packed.get_mut(start + i + 1).filter(|_| shift > 0) {
-            *next |= word >> (64 - shift);
-        }
+    append_run(packed, filled, more, 0, n);
+}
+
+/// Appends the `n` bits of `from` that begin at bit `start` to `packed`, which holds `filled`.
+pub fn append_run(packed: &mut Vec<u64>, filled: usize, from: &[u64], start: usize, n: usize) {
+    packed.resize(words(filled), 0);
+    packed.reserve(words(filled + n) - packed.len());
+    let head = ((64 - filled % 64) % 64).min(n);
+    if head > 0 {
+        packed[filled / 64] |= run(from, start, head) << (filled % 64);
     }
+    let (start, whole, rest) = (start + head, (n - head) / 64, (n - head) % 64);
+    let (first, shift) = (start / 64, start % 64);
+    if shift == 0 {
+        packed.extend_from_slice(&from[first..first + whole]);
+    } else if whole > 0 {
+        let pairs = from[first..=first + whole].windows(2);
+        packed.extend(pairs.map(|pair| pair[0] >> shift | pair[1] << (64 - shift)));
+    }
+    if rest > 0 {
+        packed.push(run(from, start + whole * 64, rest));
+    }
+}
+
+/// `count` from 1 to 64 bits from bit `at` on.
+#[inline(always)]
+pub fn run(packed: &[u64], at: usize, count: usize) -> u64 {
+    let (word, shift) = (at / 64, at % 64);
+    let low = packed[word] >> shift;
+    let value = if shift + count > 64 { low | packed[word + 1] << (64 - shift) } else { low };
+    value & (u64::MAX >> (64 - count))
 }
 
 /// Packs the low `width` bits of each value densely, first value lowest; `width` in 1..=64.
@@ -99,6 +122,18 @@ mod tests {
                 all.extend(part);
             }
             prop_assert_eq!(packed, pack(all.len(), |i| all[i]));
+        }
+
+        #[test]
+        fn runs_are_cut_out(bits in prop::collection::vec(0u64..2, 1..400), start in 0usize..200, filled in 0usize..130) {
+            let start = start.min(bits.len() - 1);
+            let packed = pack(bits.len(), |i| bits[i]);
+            for n in 0..bits.len() - start {
+                let mut into = pack(filled, |i| i as u64 % 2);
+                append_run(&mut into, filled, &packed, start, n);
+                let expected = |i: usize| if i < filled { i as u64 % 2 } else { bits[start + i - filled] };
+                prop_assert_eq!(&into, &pack(filled + n, expected));
+            }
         }
 
         #[test]

@@ -314,6 +314,7 @@ impl CompileRequest {
             defer_resharing: protocols::find(&self.protocol)?.deferred_resharing,
             selects_truncated: protocols::find(&self.protocol)?.selects_truncated,
             multiplies_truncated: protocols::find(&self.protocol)?.multiplies_truncated,
+            multiplies_bits: protocols::find(&self.protocol)?.multiplies_bits,
             defer_openings: protocols::find(&self.protocol)?.reshares,
             sliced: Some(SLICED_FROM),
             replicated: protocols::find(&self.protocol)?.deferred_resharing,

@@ -150,7 +150,7 @@ impl Rows {
     /// The buffer as `n` bits; `None` if it is something else.
     pub fn bits(&self, n: usize) -> Option<Rows> {
         let runs = match self.unit {
-            Unit::Bit => self.cut(0, n),
+            Unit::Bit | Unit::Low(1) => self.cut(0, n),
             Unit::Raw => {
                 let spread = |run: &Run| Run {
                     len: run.len * 64,

@@ -143,6 +143,9 @@ pub fn name(op: &Op) -> &'static str {
         Op::Select { .. } => "Select",
         Op::SelectSum { .. } => "SelectSum",
         Op::BitToRing => "BitToRing",
+        Op::LowBit => "LowBit",
+        Op::BitMatMul => "BitMatMul",
+        Op::BitPolynomials { .. } => "BitPolynomials",
         Op::Xor => "Xor",
         Op::And => "And",
         Op::Not => "Not",
@@ -152,7 +155,7 @@ pub fn name(op: &Op) -> &'static str {
 }
 
 /// All names, in the order of [`name`].
-pub const NAMES: [&str; 32] = [
+pub const NAMES: [&str; 35] = [
     "Constant",
     "Noise",
     "Combine",
@@ -180,6 +183,9 @@ pub const NAMES: [&str; 32] = [
     "Select",
     "SelectSum",
     "BitToRing",
+    "LowBit",
+    "BitMatMul",
+    "BitPolynomials",
     "Xor",
     "And",
     "Not",

@@ -3,7 +3,7 @@
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    ComparisonKeys, DealtKeys, Device, DeviceError, Elem, Field, FieldShare, KeyShare, KeySpec, ListAlgebra,
+    BitProducts, ComparisonKeys, DealtKeys, Device, DeviceError, Elem, Field, FieldShare, KeyShare, KeySpec, ListAlgebra,
     ListInput, ListStreams, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated,
     Placement, Reference, Selected, SignTables, SignedSums, Truncation,
 };
@@ -273,6 +273,8 @@ impl OpenSelected for Enumerating {
 impl SignTables for Enumerating {}
 
 impl SignedSums for Enumerating {}
+
+impl BitProducts for Enumerating {}
 
 impl LookupTables for Enumerating {}
 

@@ -348,6 +348,50 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
             p.step("op", Op::SelectSum { groups: groups.clone() }, &[b, v[1]]).unwrap()
         });
     }
+    // Lowest bits, as matrices of a lane and of several; and counted.
+    case("low-bit", false, &[x(full)], &|p, v| {
+        let b = p.step("low", Op::LowBit, v).unwrap();
+        p.step("op", Op::BitToRing, &[b]).unwrap()
+    });
+    for (kind, left, right) in [
+        ("outer", [1, n, 1, 1], [1, 1, n, 1]),
+        ("inner", [1, 1, n, 1], [1, n, 1, 1]),
+        ("lanes", [n, 1, 1, 1], [n, 1, 1, 1]),
+        ("one-for-lanes", [1, n, 1, 1], [1, 1, 1, n]),
+        ("lanes-by-one", [1, 1, 1, n], [1, 1, n, 1]),
+    ] {
+        case(&format!("bit-matrices/{kind}"), false, &[x(full), y(full)], &|p, v| {
+            let mut shaped = |name: &str, x: ValueId, to: [usize; 4]| {
+                let b = p.step(&format!("{name}/low"), Op::LowBit, &[x]).unwrap();
+                p.step(name, Op::View(View::whole(to.into())), &[b]).unwrap()
+            };
+            let factors = [shaped("a", v[0], left), shaped("b", v[1], right)];
+            let z = p.step("op", Op::BitMatMul, &factors).unwrap();
+            p.step("number", Op::BitToRing, &[z]).unwrap()
+        });
+    }
+    for (kind, slices) in [("few", 4), ("all", n)] {
+        if !n.is_multiple_of(slices) {
+            continue;
+        }
+        case(&format!("bit-polynomials/{kind}"), false, &[x(full)], &|p, v| {
+            let b = p.step("low", Op::LowBit, v).unwrap();
+            let b = p.step("slices", Op::View(View::whole([slices, n / slices].into())), &[b]).unwrap();
+            let sums = vec![
+                vec![vec![0, 1, 2, 3], vec![1, 2], vec![3]],
+                vec![vec![0]],
+                vec![vec![0, 2], vec![0, 2, 3]],
+            ];
+            let z = p.step("op", Op::BitPolynomials { sums }, &[b]).unwrap();
+            p.step("number", Op::BitToRing, &[z]).unwrap()
+        });
+    }
+    case("bit-to-ring/counted", false, &[x(full)], &|p, v| {
+        let b = bit_of(p, "bit", v[0]);
+        let numbers = p.step("op", Op::Additive(Box::new(Op::BitToRing)), &[b]).unwrap();
+        let sum = p.step("sum", Op::Sum { axis: 0 }, &[numbers]).unwrap();
+        p.step("shared", Op::Reshare, &[sum]).unwrap()
+    });
     case("bits/picked-and-joined", false, &[x(full)], &|p, v| {
         let b = bit_of(p, "bit", v[0]);
         let indices: Vec<usize> = (0..n).map(|i| (i * 7 + 3) % n).collect();

@@ -2,6 +2,7 @@
 //! emitted.
 
 mod affine;
+mod bits;
 mod comparisons;
 mod guard;
 mod inputs;

@@ -37,6 +37,9 @@ fn rounds(op: &Op) -> u32 {
         | Op::Lookup(_)
         | Op::Select { .. }
         | Op::Reshare
+        | Op::And
+        | Op::BitMatMul
+        | Op::BitPolynomials { .. }
         | Op::BitToRing => 1,
         Op::NonNegative(sign) | Op::CompareMany { sign, .. }
             if sign.list == List::Tree && sign.bits.is_none_or(|bits| bits > 17) =>

@@ -4,7 +4,7 @@
 use megrez_engine::float::in_the_clear;
 use megrez_engine::local::{self, LocalOptions};
 use megrez_graph::{Compiled, FloatCompiled, FloatOptions, Graph, Tensor, compile_floats};
-use megrez_plan::{ConvGeometry, Gives, Op, Plan, View};
+use megrez_plan::{BitMatrices, ConvGeometry, Gives, Op, Plan, View};
 use megrez_ring::{Shape, decode_words};
 use std::collections::HashMap;
 
@@ -148,6 +148,26 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
         }
         Op::BitToRing => inputs[0].clone(),
         Op::Reshare => inputs[0].clone(),
+        Op::LowBit => map(&|w| w & 1),
+        Op::BitMatMul => {
+            let sizes = BitMatrices::of(&inputs[0].shape, &inputs[1].shape).unwrap();
+            let (lanes, columns, rows) = (sizes.lanes(), sizes.columns, sizes.rows);
+            let bit = |at: usize| {
+                let (l, j) = (at % lanes, at / lanes % columns);
+                let (i, b) = (at / lanes / columns % rows, at / lanes / columns / rows);
+                let places = (0..sizes.inner).map(|k| sizes.operands([b, i, j, l], k));
+                places.fold(0, |sum, [x, y]| sum ^ (inputs[0].data[x] & inputs[1].data[y]))
+            };
+            Words::new(shape, (0..sizes.elements()).map(bit).collect())
+        }
+        Op::BitPolynomials { sums } => {
+            let n = shape.elements() / sums.len();
+            let of = |at: usize| {
+                let bit = |&slice: &usize| inputs[0].data[slice * n + at % n];
+                sums[at / n].iter().fold(0, |sum, term| sum ^ term.iter().map(bit).product::<i128>())
+            };
+            Words::new(shape.clone(), (0..shape.elements()).map(of).collect())
+        }
         Op::Xor => {
             let pairs = inputs[0].data.iter().zip(&inputs[1].data);
             Words::new(shape, pairs.map(|(a, b)| a ^ b).collect())
@@ -222,6 +242,7 @@ fn apply(op: &Op, inputs: &[&Words], ring: u32, name: &str, shape: &Shape) -> Wo
             };
             Words::new(shape.clone(), (0..shape.elements()).map(of).collect())
         }
+        Op::Additive(step) => apply(step, inputs, ring, name, &shape),
         other => panic!("{name}: layers do not use {other:?}"),
     }
 }

@@ -194,15 +194,6 @@ impl Writer {
     }
 }
 
-/// `count` ≤ 64 bits from bit `at` on.
-#[inline(always)]
-fn read(x: &[u64], at: usize, count: usize) -> u64 {
-    let (word, shift) = (at / 64, at % 64);
-    let low = x[word] >> shift;
-    let value = if shift + count > 64 { low | x[word + 1] << (64 - shift) } else { low };
-    value & (u64::MAX >> (64 - count))
-}
-
 /// See [`crate::Device::view_bits`].
 pub fn view_bits(x: &[u64], view: &View) -> Vec<u64> {
     let total = view.shape.elements();
@@ -211,12 +202,22 @@ pub fn view_bits(x: &[u64], view: &View) -> Vec<u64> {
     }
     let simple = simplify(view);
     let (n, stride) = simple.inner;
+    if stride == 1 && n >= 64 {
+        let (mut out, mut filled) = (Vec::with_capacity(bits::words(total)), 0);
+        simple.runs(|start| {
+            bits::append_run(&mut out, filled, x, start, n);
+            filled += n;
+        });
+        return out;
+    }
     let mut writer = Writer { out: Vec::with_capacity(bits::words(total)), word: 0, filled: 0 };
+    let counts = || (0..n).step_by(64).map(|i| (i, (n - i).min(64)));
     simple.runs(|start| match stride {
-        1 => (0..n).step_by(64).for_each(|i| {
-            let count = (n - i).min(64);
-            writer.push(read(x, start + i, count), count);
-        }),
+        1 => counts().for_each(|(i, count)| writer.push(bits::run(x, start + i, count), count)),
+        0 => {
+            let all = bits::get(x, start).wrapping_neg();
+            counts().for_each(|(_, count)| writer.push(all & (u64::MAX >> (64 - count)), count));
+        }
         _ => (0..n).for_each(|i| writer.push(bits::get(x, step(start, i, stride)), 1)),
     });
     if writer.filled > 0 {

@@ -3,6 +3,7 @@
 //! and the CPU's fast form beside it. So a new step is one file before any device is fast at it,
 //! and `Device` has the trait among its supertraits.
 
+mod bit_product;
 mod comparison_key;
 mod half_tree;
 mod list;
@@ -13,6 +14,7 @@ mod sign_table;
 mod signed_sum;
 mod truncate;
 
+pub use bit_product::BitProducts;
 pub use comparison_key::{ComparisonKeys, DealtKeys, KeyShare, KeySpec};
 pub use half_tree::PERMUTATION_WORDS;
 pub use list::{

@@ -2,11 +2,11 @@
 
 use super::{Suite, host, same};
 use crate::{
-    ComparisonKeys, Device, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey, LookupKeys,
+    BitProducts, ComparisonKeys, Device, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey, LookupKeys,
     LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS, Reference, Selected,
     SignTables, SignedSums, Truncation,
 };
-use megrez_plan::{Beyond, Lookup};
+use megrez_plan::{Beyond, BitMatrices, Lookup};
 use megrez_ring::{Word, bits};
 
 impl<D: Device> Suite<D> {
@@ -77,6 +77,23 @@ impl<D: Device> Suite<D> {
             let signs = self.bits(2 * terms.len() * bits::words(n) * 64);
             let what = format!("signed_sum ring {} n {n} terms {}", W::BITS, terms.len());
             compare!(self, what, |d, up| d.signed_sum(up!(&base), up!(&all), &terms, up!(&signs)));
+        }
+    }
+
+    /// Products of matrices of bits, of one lane and of several.
+    pub fn bit_products(&self) {
+        for &n in self.lengths() {
+            for (batch, rows, inner, columns) in [(1, 1, 1, 1), (2, 3, 5, 4), (3, 1, 70, 2)] {
+                let of = |x: usize, y: usize| BitMatrices { batch, rows, inner, columns, lanes: [x, y] };
+                for sizes in [of(n, n), of(1, n), of(n, 1)] {
+                    let [of_x, of_y] = sizes.lanes;
+                    let x = self.bits(batch * rows * inner * of_x);
+                    let y = self.bits(batch * inner * columns * of_y);
+                    compare!(self, format!("bit_product {sizes:?}"), |d, up| {
+                        d.bit_product(up!(&x), up!(&y), sizes)
+                    });
+                }
+            }
         }
     }
 

@@ -101,6 +101,7 @@ impl<D: Device> Suite<D> {
         self.structure();
         self.openings();
         self.signed_sums();
+        self.bit_products();
         self.sign_tables();
         self.lookup_tables();
         self.lookup_keys();
@@ -161,7 +162,7 @@ impl<D: Device> Suite<D> {
 macro_rules! differential_tests {
     ($suites:expr) => {
         $crate::differential_tests! { $suites =>
-            elements packed_bits planes circuits matrices public_matrices images structure openings signed_sums sign_tables lookup_tables
+            elements packed_bits planes circuits matrices public_matrices images structure openings signed_sums bit_products sign_tables lookup_tables
             lookup_keys
             comparison_keys
         }

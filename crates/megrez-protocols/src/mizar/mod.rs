@@ -18,6 +18,7 @@ mod lookup;
 mod many;
 mod maximum;
 mod nodes;
+mod polynomials;
 mod product;
 mod relu;
 mod select;
@@ -31,7 +32,7 @@ pub use crate::mss::{Data, Masks};
 pub use family::Mizar;
 pub use list::{Lists, SignList};
 
-use crate::mss::{BitLinear, Linear, PublicProduct, Reshare};
+use crate::mss::{BitLinear, Linear, LowBit, PublicProduct, Reshare};
 use crate::protocol::{self, Security};
 use crate::sharing::{Constant, Noise};
 use crate::{Call, Unsupported, local};
@@ -39,6 +40,7 @@ use bits::{And, BitToRing};
 use lookup::Lookup;
 use many::CompareMany;
 use maximum::Maximum;
+use polynomials::Polynomials;
 use product::Product;
 use relu::Relu;
 use select::Select;
@@ -59,6 +61,7 @@ pub const PROTOCOL: protocol::Protocol = protocol::Protocol::suite(
 .with_truncating_selection()
 .with_truncating_products()
 .with_resharing()
+.with_bit_matrices()
 .with_lookup()
 .with_floats(&crate::protocol::MIZAR_FLOAT);
 
@@ -83,6 +86,8 @@ suite_of_steps! { Mizar, refuse =>
     // 5 opened the whole word.
     17 = Truncate,
     18 = Reshare,
+    20 = LowBit,
+    21 = Polynomials,
 }
 
 fn refuse(call: Call<'_>) -> Unsupported {

@@ -4,11 +4,11 @@ use super::super::deps::Deps;
 use super::super::form::{Map, Rows, Run, Symbols, Term, Unit};
 use super::{Result, Symbolic, made, mask_of, unit_of};
 use megrez_kernels::{
-    ComparisonKeys, DealtKeys, DealtLookup, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams,
+    BitProducts, ComparisonKeys, DealtKeys, DealtLookup, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams,
     LookupKey, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected, SignTables,
     SignedSums, Truncation,
 };
-use megrez_plan::Lookup;
+use megrez_plan::{BitMatrices, Lookup};
 use megrez_prg::Stream;
 use megrez_ring::Word;
 
@@ -247,6 +247,17 @@ impl SignedSums for Symbolic {
         signs: &Symbols<u64>,
     ) -> Result<Symbols<W>> {
         made(self.rest(Unit::Word, &[&base.rows, &rows.rows, &signs.rows], base.rows.len()))
+    }
+}
+
+impl BitProducts for Symbolic {
+    fn bit_product(
+        &self,
+        x: &Symbols<u64>,
+        y: &Symbols<u64>,
+        sizes: BitMatrices,
+    ) -> Result<Symbols<u64>> {
+        made(self.rest(Unit::Bit, &[&x.rows, &y.rows], sizes.elements()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bits, and what goes between bits and ring elements.
 
-use super::{BICOPTOR, Expected, Table, all, bit, name, range, some, words};
-use megrez_plan::{List, Op, Plan, SignBit, ValueId};
+use super::{BICOPTOR, DEALT, Expected, Table, all, bit, name, range, some, words};
+use megrez_plan::{List, Op, Plan, SignBit, ValueId, View};
 
 impl Table {
     pub(super) fn bits(&mut self) {
@@ -122,6 +122,7 @@ impl Table {
             );
             case.only = Some(&["mizar", "concurrent", "aegis"]);
         }
+        self.matrices_of_bits();
         self.add(
             "BitToRing",
             "after a comparison",
@@ -259,5 +260,130 @@ impl Table {
                 Ok(vec![p.step("op", Op::And, &[a, b])?])
             },
         );
+    }
+
+    /// Lowest bits, and what is made of them.
+    fn matrices_of_bits(&mut self) {
+        let low = |p: &mut Plan, name: &str, x: ValueId| p.step(name, Op::LowBit, &[x]);
+        let shaped = |p: &mut Plan, name: &str, x: ValueId, to: [usize; 4]| {
+            p.step(name, Op::View(View::whole(to.into())), &[x])
+        };
+        let one = |x: i64| bit(x & 1 == 1);
+        self.add(
+            "LowBit",
+            "and the word again",
+            3,
+            &[1],
+            all(&range(3), 1),
+            move |s| words(vec![one(s[0]), s[0]]),
+            move |p, v, _| Ok(vec![low(p, "op", v[0])?, v[0]]),
+        )
+        .only = Some(DEALT);
+        self.add(
+            "LowBit",
+            "neighbours",
+            2,
+            &[2],
+            all(&range(2), 2),
+            move |s| words(s.iter().map(|&x| one(x)).collect()),
+            move |p, v, _| Ok(vec![low(p, "op", v[0])?]),
+        )
+        .only = Some(DEALT);
+        self.add(
+            "BitMatMul",
+            "a row and a column",
+            2,
+            &[2, 2],
+            some(all(&range(2), 4), 40),
+            move |s| words(vec![one(s[0] & s[2] ^ s[1] & s[3])]),
+            move |p, v, _| {
+                let (x, y) = (low(p, "x-bits", v[0])?, low(p, "y-bits", v[1])?);
+                let x = shaped(p, "row", x, [1, 1, 2, 1])?;
+                let y = shaped(p, "column", y, [1, 2, 1, 1])?;
+                Ok(vec![p.step("op", Op::BitMatMul, &[x, y])?])
+            },
+        )
+        .only = Some(DEALT);
+        self.add(
+            "BitMatMul",
+            "a row by itself",
+            2,
+            &[2],
+            all(&range(2), 2),
+            move |s| words(vec![one(s[0] ^ s[1])]),
+            move |p, v, _| {
+                let x = low(p, "bits", v[0])?;
+                let row = shaped(p, "row", x, [1, 1, 2, 1])?;
+                let column = shaped(p, "column", x, [1, 2, 1, 1])?;
+                Ok(vec![p.step("op", Op::BitMatMul, &[row, column])?])
+            },
+        )
+        .only = Some(DEALT);
+        self.add(
+            "BitMatMul",
+            "one for two lanes",
+            2,
+            &[1, 2],
+            some(all(&range(2), 3), 40),
+            move |s| words(vec![one(s[0] & s[1]), one(s[0] & s[2])]),
+            move |p, v, _| {
+                let (x, y) = (low(p, "x-bits", v[0])?, low(p, "y-bits", v[1])?);
+                let x = shaped(p, "one", x, [1, 1, 1, 1])?;
+                let y = shaped(p, "lanes", y, [1, 1, 1, 2])?;
+                Ok(vec![p.step("op", Op::BitMatMul, &[x, y])?])
+            },
+        )
+        .only = Some(DEALT);
+        for (form, sums) in [
+            ("of two bits", vec![vec![vec![0, 1]], vec![vec![0], vec![0, 1]]]),
+            ("linear", vec![vec![vec![0], vec![1]]]),
+        ] {
+            let terms = sums.clone();
+            self.add(
+                "BitPolynomials",
+                form,
+                2,
+                &[2],
+                all(&range(2), 2),
+                move |s| {
+                    let term = |term: &Vec<usize>| term.iter().all(|&f| s[f] & 1 == 1);
+                    let of = |sum: &Vec<Vec<usize>>| sum.iter().filter(|&t| term(t)).count() as i64;
+                    words(terms.iter().map(|sum| one(of(sum))).collect())
+                },
+                move |p, v, _| {
+                    let x = low(p, "bits", v[0])?;
+                    Ok(vec![p.step("op", Op::BitPolynomials { sums: sums.clone() }, &[x])?])
+                },
+            )
+            .only = Some(DEALT);
+        }
+        self.add(
+            "BitPolynomials",
+            "of three bits",
+            2,
+            &[3],
+            some(all(&range(2), 3), 40),
+            move |s| words(vec![one(s[0] & s[1] & s[2] ^ s[1] & s[2] ^ s[0])]),
+            move |p, v, _| {
+                let (x, sums) = (low(p, "bits", v[0])?, vec![vec![vec![0, 1, 2], vec![1, 2], vec![0]]]);
+                Ok(vec![p.step("op", Op::BitPolynomials { sums }, &[x])?])
+            },
+        )
+        .only = Some(DEALT);
+        self.add(
+            "Additive",
+            "bits as numbers, added up and shared twice",
+            2,
+            &[2],
+            all(&range(2), 2),
+            move |s| words(vec![one(s[0]) + one(s[1]); 2]),
+            move |p, v, _| {
+                let bits = low(p, "bits", v[0])?;
+                let numbers = p.step("numbers", Op::Additive(Box::new(Op::BitToRing)), &[bits])?;
+                let z = p.step("sum", Op::Sum { axis: 0 }, &[numbers])?;
+                Ok(vec![p.step("shared", Op::Reshare, &[z])?, p.step("again", Op::Reshare, &[z])?])
+            },
+        )
+        .only = Some(DEALT);
     }
 }

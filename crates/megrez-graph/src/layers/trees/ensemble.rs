@@ -38,6 +38,12 @@ impl Ensemble<'_> {
         Range::per_channel((0..targets).map(of_target).collect())
     }
 
+    /// The leaves' numbers as words [leaves, targets].
+    pub fn words(&self, cx: &Lowering) -> Result<Vec<i64>, Refusal> {
+        let frac = leaf_frac(cx);
+        self.leaves.data.iter().map(|&number| cx.encode(number, frac)).collect()
+    }
+
     /// For each test the number from which on it is passed, as a column that is taken from x.
     /// `places` has for each place of the column a test, or none where any number will do.
     pub fn borders(&self, cx: &Lowering, x: &Secret, places: &[Option<usize>]) -> Tensor {
@@ -76,7 +82,7 @@ fn after(word: i128, unit: f64) -> f32 {
 /// A bound that everybody may know of |x − t| for borders t of [`Ensemble::borders`], in words: the
 /// range of x and a unit at either end; float32 has 24 significant bits, so rounded borders may
 /// lie further out by so much.
-fn room(x: &Range) -> i128 {
+pub(super) fn room(x: &Range) -> i128 {
     let (low, high) = x.hull();
     let rounding = x.magnitude() >> 22;
     high.saturating_sub(low).saturating_add(2).saturating_add(rounding.saturating_mul(2))

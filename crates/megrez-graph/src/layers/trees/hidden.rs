@@ -24,6 +24,9 @@ const MAX_WEIGHTS: usize = 1 << 25;
 
 /// The sums of all trees [targets, rows], from the features [features, rows].
 pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result<Secret, Refusal> {
+    if let Some(sums) = super::guided::sums(cx, ensemble, x)? {
+        return Ok(sums);
+    }
     let all = ensemble.forest.trees();
     let largest = all.iter().map(|tree| tree.leaves.len()).max().unwrap_or(1);
     let size = Size {

@@ -8,6 +8,7 @@
 
 mod ensemble;
 mod forest;
+mod guided;
 mod hidden;
 mod shown;
 

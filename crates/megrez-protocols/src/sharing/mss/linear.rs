@@ -118,6 +118,38 @@ impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for Bit
     }
 }
 
+/// The lowest bit of a ring value: x = m − r is m ⊕ r modulo 2.
+pub struct LowBit<'a>(&'a Shape);
+
+impl<'a, W: Word, D: Device, P: Variant> OnlineStep<'a, Masked<W, D, P>> for LowBit<'a> {
+    fn of(_: &Masked<W, D, P>, call: Call<'a>) -> Option<Self> {
+        (*call.op == Op::LowBit).then_some(LowBit(call.shape()))
+    }
+
+    fn deferred(&self, deferred_inputs: bool) -> bool {
+        deferred_inputs
+    }
+
+    fn masks(
+        &self,
+        party: &mut Party<D>,
+        _: &Value,
+        inputs: &[Option<&Masks<W, D>>],
+    ) -> Result<Option<Masks<W, D>>, Error> {
+        let Some(r) = inputs[0] else { return Ok(None) };
+        Ok(Some(Masks::Bit(r.ring().map(|r| local::low_bits(party.device(), r))?)))
+    }
+
+    fn online(
+        &self,
+        party: &mut Party<D>,
+        operands: Operands<'_, Masked<W, D, P>>,
+    ) -> Result<Made<Masked<W, D, P>>, Error> {
+        let m = operands.masked(0).map(|m| party.device().pack_low(&m.buf, 1)).transpose()?;
+        Ok((Data::of_bits(self.0, m), None))
+    }
+}
+
 fn is_sum(value: &Value) -> bool {
     matches!(value.kind, Kind::Additive { .. })
 }

@@ -10,7 +10,7 @@ mod linear;
 mod noise;
 mod values;
 
-pub use linear::{BitLinear, Linear, PublicProduct, Reshare};
+pub use linear::{BitLinear, Linear, LowBit, PublicProduct, Reshare};
 pub use values::{Data, Masked, Masks};
 
 use crate::encode::take;
