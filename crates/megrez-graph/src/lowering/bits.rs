@@ -73,41 +73,39 @@ impl Lowering<'_> {
         self.stack("bits", &planes.iter().collect::<Vec<_>>())
     }
 
-    /// The bits [x ≥ y] of numbers by their bits.
+    /// The bits [x > y] of numbers by their bits, of y the complements.
     ///
-    /// Of every part of the bits it is found out whether x is below y there, and whether they are
+    /// Of every part of the bits it is found out whether x is above y there, and whether they are
     /// equal: of three bits at first, then of four parts, of which the highest that is not equal
     /// decides. One round, and two bits for a part; the lowest needs not know whether it is equal.
-    pub(crate) fn not_below(&mut self, name: &str, x: &Secret, y: &Secret) -> Result<Secret, Refusal> {
+    pub(crate) fn exceeds(&mut self, name: &str, x: &Secret, not_y: &Secret) -> Result<Secret, Refusal> {
         let count = self.shape(x).dims()[0];
-        let lacks = self.not("lacks", x)?;
-        let equal = self.xor("equal", &lacks, y)?;
-        // Where x lacks what y has, it is below: a conjunction.
-        let all = self.concat("bits", &[&equal, &lacks, y], 0)?;
-        let below = |bit: usize| vec![count + bit, 2 * count + bit];
+        let equal = self.xor("equal", x, not_y)?;
+        // Where x has what y lacks, it is above: a conjunction.
+        let all = self.concat("bits", &[&equal, x, not_y], 0)?;
+        let above = |bit: usize| vec![count + bit, 2 * count + bit];
         let mut parts = count.div_ceil(3);
-        let mut decided = self.decide(name, &all, [count, parts], |bit| bit, below)?;
+        let mut decided = self.decide(name, &all, [count, parts], |bit| bit, above)?;
         while parts > 1 {
             let (from, to) = (parts, parts.div_ceil(4));
-            // Behind what is below stands what is equal, but for the lowest.
+            // Behind what is above stands what is equal, but for the lowest.
             decided = self.decide(name, &decided, [from, to], |part| from + part - 1, |part| vec![part])?;
             parts = to;
         }
         let to: Shape = self.shape(&decided).dims()[1..].to_vec().into();
-        let below = self.view("below", &decided, View::whole(to))?;
-        self.not(name, &below)
+        self.view(name, &decided, View::whole(to))
     }
 
-    /// Makes `to` parts of `from`, as even as can be: whether x is below y in each, and behind
-    /// these, of each but the lowest, whether they are equal. Of the parts there are it is known
-    /// in which slice they are equal, and in which they are below.
+    /// Makes `to` parts of `from`, as even as can be: whether x is above y in each, and behind
+    /// these, of each but the lowest, whether they are equal. Of the parts that there are it is
+    /// known which slice says that they are equal, and which ones that they are above.
     fn decide(
         &mut self,
         name: &str,
         of: &Secret,
         [from, to]: [usize; 2],
         equal: impl Fn(usize) -> usize,
-        below: impl Fn(usize) -> Vec<usize>,
+        above: impl Fn(usize) -> Vec<usize>,
     ) -> Result<Secret, Refusal> {
         let group = |part: usize| part * from / to..(part + 1) * from / to;
         let rising = |mut factors: Vec<usize>| {
@@ -115,14 +113,14 @@ impl Lowering<'_> {
             factors
         };
         let term = |part: usize, end: usize| {
-            rising((part + 1..end).map(&equal).chain(below(part)).collect::<Vec<_>>())
+            rising((part + 1..end).map(&equal).chain(above(part)).collect::<Vec<_>>())
         };
-        let is_below = (0..to).map(|part| {
+        let is_above = (0..to).map(|part| {
             let group = group(part);
             group.clone().map(|one| term(one, group.end)).collect::<Vec<_>>()
         });
         let is_equal = (1..to).map(|part| vec![rising(group(part).map(&equal).collect())]);
-        let sums = is_below.chain(is_equal).collect();
+        let sums = is_above.chain(is_equal).collect();
         self.emit(name, Op::BitPolynomials { sums }, &[of.id], bit())
     }
 }

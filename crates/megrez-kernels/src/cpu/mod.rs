@@ -115,6 +115,16 @@ impl Device for Cpu {
         Ok(Arc::new(out))
     }
 
+    fn join_bits(&self, parts: &[(&Buf<u64>, usize)]) -> Result<Buf<u64>> {
+        let mut filled = 0;
+        let mut out = Vec::with_capacity(bits::words(parts.iter().map(|(_, n)| n).sum()));
+        for (part, n) in parts {
+            bits::append(&mut out, filled, part, *n);
+            filled += n;
+        }
+        Ok(Arc::new(out))
+    }
+
     fn and(&self, a: &Buf<u64>, b: &Buf<u64>) -> Result<Buf<u64>> {
         Ok(self.build(a.len(), |start, out: &mut [u64]| {
             let operands = a[start..].iter().zip(&b[start..]);
@@ -153,6 +163,26 @@ impl Device for Cpu {
 
     fn join_planes<W: Word>(&self, x: &Buf<u64>, n: usize) -> Result<Buf<W>> {
         Ok(Arc::new(planes::join_planes((self.level, self.threads), x, n)))
+    }
+
+    fn pack_planes(&self, x: &Buf<u64>, planes: usize, n: usize) -> Result<Buf<u64>> {
+        if n.is_multiple_of(64) {
+            return Ok(x.clone());
+        }
+        let mut out = Vec::with_capacity(bits::words(planes * n));
+        let all = x.chunks_exact(bits::words(n)).take(planes).enumerate();
+        all.for_each(|(k, plane)| bits::append(&mut out, k * n, plane, n));
+        Ok(Arc::new(out))
+    }
+
+    fn unpack_planes(&self, x: &Buf<u64>, planes: usize, n: usize) -> Result<Buf<u64>> {
+        if n.is_multiple_of(64) {
+            return Ok(x.clone());
+        }
+        let words = bits::words(n);
+        let mut out = Vec::with_capacity(planes * words);
+        (0..planes).for_each(|k| bits::append_run(&mut out, k * words * 64, x, k * n, n));
+        Ok(Arc::new(out))
     }
 
     fn run_circuit(&self, program: &Program, inputs: &[&Buf<u64>], words: usize) -> Result<Vec<Buf<u64>>> {

@@ -5,7 +5,7 @@
 //! A level has places for tests; which of them is asked is a secret bit for each place, row and
 //! tree, of which one is set at most. A product of matrices of bits with the places' secrets gives
 //! which feature is asked for and the bits of the threshold; another with the bits of all features
-//! gives the bits of that feature; then two numbers of a few bits are compared, bit by bit. Next
+//! gives the bits of that feature; then two numbers of a few bits are compared. Next
 //! are the ways that leave the places, twice as many. Near the roots each is a place of the next
 //! level. Where fewer tests than that can be on the next level of any tree of so many leaves, a
 //! secret matrix leads from the ways to its places, and leaves out those that end. At last a
@@ -148,7 +148,7 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
         rows: ensemble.rows,
         targets: ensemble.targets(),
         levels: Level::all(leaves, depth),
-        bits: (i128::BITS - room(&columns.range).leading_zeros()) as usize,
+        bits: (i128::BITS - (room(&columns.range) + 1).leading_zeros()) as usize,
         // To eight bits: how large a number is says little of it.
         number: (u64::BITS - most.leading_zeros() + 1).next_multiple_of(8) as usize,
     };
@@ -294,9 +294,9 @@ fn descend(
     cx.rescale("scaled", &sums, leaf_frac(cx))
 }
 
-/// How far the first border may lie below the range.
+/// How far the numbers before a border ([`room`]) may lie below the range.
 fn room_below(x: &Range) -> i128 {
-    1 + (x.magnitude() >> 22)
+    2 + (x.magnitude() >> 22)
 }
 
 /// What every level asks of.
@@ -311,57 +311,61 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// What the places of tests [trees, places] ask for: which feature, and the bits of the border
-    /// [trees, features + bits, places, 1].
+    /// What the places of tests [trees, places] ask for: which feature [trees, features, places, 1],
+    /// and which number it is to exceed, the complement of its bits [trees, bits, places, 1].
     fn tests(
         &self,
         cx: &mut Lowering,
         ensemble: &Ensemble,
         tests: &[Option<usize>],
-    ) -> Result<Secret, Refusal> {
-        let (trees, features) = (self.size.trees, self.size.features);
+    ) -> Result<[Secret; 2], Refusal> {
+        let &Size { trees, features, bits, .. } = self.size;
         let places = tests.len() / trees;
         let borders = ensemble.borders(cx, self.x, tests);
         let frac = cx.frac_of(self.x);
-        let words = borders.data.iter().map(|&border| Ok(-cx.encode(border, frac)? - self.first));
+        let words = borders.data.iter().map(|&border| Ok(-cx.encode(border, frac)? - self.first - 1));
         let words: Vec<i64> = words.collect::<Result<_, Refusal>>()?;
-        matrix(cx, self.x, "tests", [trees, self.size.asked(), places], |tree, row, place| {
+        let feature = matrix(cx, self.x, "features", [trees, features, places], |tree, feature, place| {
+            tests[tree * places + place].is_some_and(|test| ensemble.forest.tests[test].feature == feature)
+        })?;
+        let number = matrix(cx, self.x, "thresholds", [trees, bits, places], |tree, bit, place| {
             let at = tree * places + place;
-            let Some(test) = tests[at] else { return false };
-            match row.checked_sub(features) {
-                None => ensemble.forest.tests[test].feature == row,
-                Some(bit) => words[at] >> bit & 1 == 1,
-            }
-        })
+            tests[at].is_some() && words[at] >> bit & 1 == 0
+        })?;
+        Ok([feature, number])
     }
 
     /// The ways [2 · places, trees, rows] that rows take from places, of which `here` [places,
     /// trees, rows] says where they are; nothing at the roots.
-    fn ways(&self, cx: &mut Lowering, tests: &Secret, here: Option<&Secret>) -> Result<Secret, Refusal> {
+    fn ways(
+        &self,
+        cx: &mut Lowering,
+        tests: &[Secret; 2],
+        here: Option<&Secret>,
+    ) -> Result<Secret, Refusal> {
         let &Size { trees, features, rows, bits, .. } = self.size;
-        let asked = self.size.asked();
-        let found = match here {
+        let [feature, number] = match here {
             Some(here) => {
                 let here = cx.by_tree(here, trees, rows)?;
-                cx.bit_product("asked", tests, &here)?
+                let [feature, number] = tests;
+                [cx.bit_product("feature", feature, &here)?, cx.bit_product("threshold", number, &here)?]
             }
-            None => cx.broadcast("asked", tests, &[trees, asked, 1, rows].into())?,
+            None => {
+                let [feature, number] = tests;
+                [
+                    cx.broadcast("feature", feature, &[trees, features, 1, rows].into())?,
+                    cx.broadcast("threshold", number, &[trees, bits, 1, rows].into())?,
+                ]
+            }
         };
-        let rows_of = |from: usize, dims: [usize; 3], strides: [usize; 3]| View {
-            shape: dims.into(),
-            strides: strides.map(|s| s as isize).to_vec(),
-            offset: from * rows,
+        let feature = cx.reshape("asked", &feature, [1, trees, features, rows].into())?;
+        let value = cx.bit_product("value", &feature, &self.columns)?;
+        let first = |cx: &mut Lowering, x: &Secret| {
+            let x = cx.reshape("bits", x, [trees, bits, rows].into())?;
+            cx.view("by-bit", &x, View::transpose(cx.shape(&x), &[1, 0, 2]))
         };
-        let feature = rows_of(0, [trees, features, rows], [asked * rows, rows, 1]);
-        let feature = cx.view("feature", &found, feature)?;
-        let feature = cx.reshape("feature", &feature, [1, trees, features, rows].into())?;
-        // The border's bits first.
-        let border = rows_of(features, [bits, trees, rows], [rows, asked * rows, 1]);
-        let border = cx.view("border", &found, border)?;
-        let chosen = cx.bit_product("chosen", &feature, &self.columns)?;
-        let chosen = cx.reshape("chosen", &chosen, [trees, bits, rows].into())?;
-        let chosen = cx.view("chosen", &chosen, View::transpose(cx.shape(&chosen), &[1, 0, 2]))?;
-        let passed = cx.not_below("passed", &chosen, &border)?;
+        let (value, number) = (first(cx, &value)?, first(cx, &number)?);
+        let passed = cx.exceeds("passed", &value, &number)?;
         let places = here.map_or(1, |here| cx.shape(here).dims()[0]);
         let passed = cx.broadcast("outcomes", &passed, &[places, trees, rows].into())?;
         let [failed, passed] = cx.split(["without", "with"], here, &passed)?;
