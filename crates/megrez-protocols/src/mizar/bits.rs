@@ -26,7 +26,7 @@ use crate::mss::{DEALER, Data, DealtShare, Masks, Role, deal, open, open_bits};
 use crate::{Call, Cost, Made, Operands, Step, Unit, Unsupported, local};
 use megrez_kernels::{Bits, Device};
 use megrez_plan::Op;
-use megrez_ring::{Shape, Word};
+use megrez_ring::{Shape, Word, bits};
 use megrez_session::{Error, Party};
 
 /// x∧y, or a product of matrices of bits.
@@ -145,16 +145,18 @@ impl<'a, W: Word, D: Device> Step<'a, Mizar<W, D>> for BitToRing<'a> {
         let (Role::Worker(j), Some(r)) = (Role::of(party), r) else { return Ok((Data::None, None)) };
         let (device, bit, n) = (party.device(), operands.masked_bits(0), self.shape.elements());
         let r = r.words(device, n)?;
-        let m = device.bit_times::<W>(&bit.buf, None, n)?;
-        let m_times_r = device.bit_times(&bit.buf, Some(&r), n)?;
-        let public = if j == 0 { W::ONE } else { W::ZERO };
-        let own = [(public, &m), (W::ONE, &r), (W::from_i64(-2), &m_times_r)];
+        // m's summand, worker 0's, and the result's mask; r is taken off where m is set.
+        let m = if j == 0 { Some(device.bit_times::<W>(&bit.buf, None, n)?) } else { None };
+        let mask = if self.left { None } else { Some(&operands.fresh().share().buf) };
+        let base: Vec<_> = m.iter().chain(mask).map(|x| (W::ONE, x)).collect();
+        let base = device.combine(&base, W::ZERO, n)?;
+        let lanes = bits::words(n) * 64;
+        let all = device.xor(&[], true, lanes)?;
+        let signs = device.join_bits(&[(&all, lanes), (&bit.buf, lanes)])?;
+        let share = device.signed_sum(&base, &r, &[0], &signs)?;
         if self.left {
-            return Ok((Data::of_sum(self.shape, device.combine(&own, W::ZERO, n)?), None));
+            return Ok((Data::of_sum(self.shape, share), None));
         }
-        let rz = operands.fresh().share();
-        let terms: Vec<_> = own.into_iter().chain([(W::ONE, &rz.buf)]).collect();
-        let share = device.combine(&terms, W::ZERO, n)?;
         let mz = open(party, j, "ring", n, share)?;
         Ok((Data::of_ring(self.shape, Some(mz)), None))
     }

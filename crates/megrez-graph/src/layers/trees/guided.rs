@@ -149,8 +149,8 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
         targets: ensemble.targets(),
         levels: Level::all(leaves, depth),
         bits: (i128::BITS - (room(&columns.range) + 1).leading_zeros()) as usize,
-        // To eight bits: how large a number is says little of it.
-        number: (u64::BITS - most.leading_zeros() + 1).next_multiple_of(8) as usize,
+        // To four bits: how large a number is says little of it.
+        number: (u64::BITS - most.leading_zeros() + 1).next_multiple_of(4) as usize,
     };
     let fits = size.weights().is_some_and(|n| n <= MAX_WEIGHTS);
     let widest = size.number.max(size.bits) + 2;
