@@ -109,7 +109,6 @@ fn results(protocol: &str, folder: &Path) -> Result<(Vec<Tensor>, &'static str),
         selects_truncated: can.is_some_and(|protocol| protocol.selects_truncated),
         multiplies_bits: can.is_some_and(|protocol| protocol.multiplies_bits),
         defer_openings: can.is_some_and(|protocol| protocol.reshares),
-        sliced: Some(megrez_passes::SLICED_FROM),
         trees: if protocol.ends_with("@shape") { TreeForm::Shape } else { TreeForm::Hidden },
         ..CompileOptions::default()
     };

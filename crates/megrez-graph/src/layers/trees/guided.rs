@@ -29,6 +29,8 @@ const COUNTED_BITS: usize = 248;
 const COUNTED_ROUNDS: usize = 10;
 /// Bits that take as long as the steps of a round do where no network is.
 const STEPS: usize = 1 << 17;
+/// Trees of all rows from which on there are two halves.
+const HALVED_FROM: usize = 1 << 16;
 /// The most secret weights.
 const MAX_WEIGHTS: usize = 1 << 25;
 
@@ -157,11 +159,25 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
     if !fits || widest >= cx.ring() as usize || !size.pays(cx, leaves - 1) {
         return Ok(None);
     }
-    let mut places = Places::new(&size);
-    for (t, tree) in trees.iter().enumerate() {
-        places.tree(ensemble.forest, t, tree.first);
-    }
-    descend(cx, ensemble, &columns, &size, &places, &words).map(Some)
+    let asking = Asking::of(cx, &columns, &size)?;
+    // One half computes while the other's messages are under way; lanes in whole words, if they can.
+    let half = match trees.len() * ensemble.rows >= HALVED_FROM {
+        true => (trees.len() / 2).next_multiple_of(8).min(trees.len()),
+        false => trees.len(),
+    };
+    let sums = trees.chunks(half).map(|trees| {
+        let size = Size { trees: trees.len(), levels: size.levels.clone(), ..size };
+        let mut places = Places::new(&size);
+        for (t, tree) in trees.iter().enumerate() {
+            places.tree(ensemble.forest, t, tree.first);
+        }
+        descend(cx, ensemble, &Asking { size: &size, ..asking.clone() }, &places, &words)
+    });
+    let sums = sums.collect::<Result<Vec<_>, Refusal>>()?;
+    let terms: Vec<_> = sums.iter().map(|sum| (1, sum)).collect();
+    let frac = leaf_frac(cx);
+    let sums = cx.combine_within("sums", &terms, 0, ensemble.bounds(frac).merged())?;
+    cx.rescale("scaled", &sums, frac).map(Some)
 }
 
 /// Where the tests and leaves of every tree are, level by level.
@@ -233,19 +249,12 @@ fn matrix(
 fn descend(
     cx: &mut Lowering,
     ensemble: &Ensemble,
-    x: &Secret,
-    size: &Size,
+    asking: &Asking,
     places: &Places,
     words: &[i64],
 ) -> Result<Secret, Refusal> {
-    let &Size { trees, features, rows, targets, bits, number, .. } = size;
-    let first = i64::try_from(x.range.hull().0 - room_below(&x.range)).unwrap_or(i64::MIN);
-    let moved = cx.combine("from-zero", &[(1, x)], -first)?;
-    let columns = cx.bits_of(&moved, bits as u32)?;
-    // [1, features, bits, rows].
-    let columns = cx.view("by-feature", &columns, View::transpose(cx.shape(&columns), &[1, 0, 2]))?;
-    let columns = cx.reshape("columns", &columns, [1, features, bits, rows].into())?;
-    let asking = Asking { x, columns, size, first };
+    let (x, size) = (asking.x, asking.size);
+    let &Size { trees, rows, targets, number, .. } = size;
     // Where rows are [places, trees, rows]; at the roots, all of them.
     let mut here: Option<Secret> = None;
     let mut ended = vec![];
@@ -288,10 +297,9 @@ fn descend(
         .map(|bit| cx.pick("bit", &counts, 1, &[bit]))
         .collect::<Result<Vec<_>, _>>()?;
     let terms: Vec<_> = planes.iter().enumerate().map(|(bit, plane)| (1i64 << bit, plane)).collect();
-    let bounds = ensemble.bounds(leaf_frac(cx)).merged();
-    let sums = cx.combine_within("sums", &terms, -half * trees as i64, bounds)?;
-    let sums = cx.reshape("sums", &sums, [targets, rows].into())?;
-    cx.rescale("scaled", &sums, leaf_frac(cx))
+    let most = i128::from(half) * trees as i128;
+    let sums = cx.combine_within("sums", &terms, -half * trees as i64, Range::uniform(-most, most))?;
+    cx.reshape("sums", &sums, [targets, rows].into())
 }
 
 /// How far the numbers before a border ([`room`]) may lie below the range.
@@ -300,6 +308,7 @@ fn room_below(x: &Range) -> i128 {
 }
 
 /// What every level asks of.
+#[derive(Clone)]
 struct Asking<'a> {
     /// The features.
     x: &'a Secret,
@@ -310,7 +319,17 @@ struct Asking<'a> {
     first: i64,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    fn of(cx: &mut Lowering, x: &'a Secret, size: &'a Size) -> Result<Self, Refusal> {
+        let &Size { features, rows, bits, .. } = size;
+        let first = i64::try_from(x.range.hull().0 - room_below(&x.range)).unwrap_or(i64::MIN);
+        let moved = cx.combine("from-zero", &[(1, x)], -first)?;
+        let columns = cx.bits_of(&moved, bits as u32)?;
+        let columns = cx.view("by-feature", &columns, View::transpose(cx.shape(&columns), &[1, 0, 2]))?;
+        let columns = cx.reshape("columns", &columns, [1, features, bits, rows].into())?;
+        Ok(Asking { x, columns, size, first })
+    }
+
     /// What the places of tests [trees, places] ask for: which feature [trees, features, places, 1],
     /// and which number it is to exceed, the complement of its bits [trees, bits, places, 1].
     fn tests(
