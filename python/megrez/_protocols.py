@@ -37,6 +37,8 @@ class Protocol:
     """Whether a product of elements truncates its factors."""
     reshares: bool
     """Whether products wait as sums until linear steps have made less of them."""
+    multiplies_bits: bool
+    """Whether it multiplies matrices of bits, by which many rows go through hidden trees."""
     lookup: bool
     """Whether it looks up functions of one value in dealt tables."""
     offload: bool

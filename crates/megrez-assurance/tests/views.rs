@@ -144,33 +144,29 @@ fn no_operation_is_without_a_case() {
                 "BitMatMul",
                 "BitPolynomials",
             ],
-            "aby3" | "falcon" | "alkaid" => {
-                &[
-                    "Reshare",
-                    "Maximum",
-                    "Lookup",
-                    "Winner",
-                    "SelectSum",
-                    "MulTruncated",
-                    "LowBit",
-                    "BitMatMul",
-                    "BitPolynomials",
-                ]
-            }
-            "meteor" | "alkaid-masked" => {
-                &[
-                    "Reshare",
-                    "Maximum",
-                    "Offloaded",
-                    "Lookup",
-                    "Winner",
-                    "SelectSum",
-                    "MulTruncated",
-                    "LowBit",
-                    "BitMatMul",
-                    "BitPolynomials",
-                ]
-            }
+            "aby3" | "falcon" | "alkaid" => &[
+                "Reshare",
+                "Maximum",
+                "Lookup",
+                "Winner",
+                "SelectSum",
+                "MulTruncated",
+                "LowBit",
+                "BitMatMul",
+                "BitPolynomials",
+            ],
+            "meteor" | "alkaid-masked" => &[
+                "Reshare",
+                "Maximum",
+                "Offloaded",
+                "Lookup",
+                "Winner",
+                "SelectSum",
+                "MulTruncated",
+                "LowBit",
+                "BitMatMul",
+                "BitPolynomials",
+            ],
             other => panic!("the protocol {other} is new: say what it lacks, and give what it has to cases"),
         };
         names.iter().copied().collect()

@@ -6,7 +6,9 @@ use crate::memory::Buf;
 use crate::source::Unit;
 use crate::{Cuda, args};
 use bytemuck::{Pod, Zeroable};
-use megrez_kernels::{BitProducts, Memory as _, OpenSelected, OpenTruncated, Selected, SignedSums, Truncation};
+use megrez_kernels::{
+    BitProducts, Memory as _, OpenSelected, OpenTruncated, Selected, SignedSums, Truncation,
+};
 use megrez_ring::Word;
 
 /// The kernels' `Selected`.

@@ -3,9 +3,9 @@
 
 use megrez_cuda::Cuda;
 use megrez_kernels::{
-    BitProducts, ComparisonKeys, Cpu, DealtKeys, DealtLookup, Device, DeviceError, Elem, FieldShare, KeyShare, KeySpec,
-    ListAlgebra, ListStreams, LookupKey, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected,
-    OpenTruncated, Placement, Program, Selected, SignTables, SignedSums, Truncation, Usage,
+    BitProducts, ComparisonKeys, Cpu, DealtKeys, DealtLookup, Device, DeviceError, Elem, FieldShare,
+    KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey, LookupKeys, LookupTables, MaskedLists, Memory,
+    OpenSelected, OpenTruncated, Placement, Program, Selected, SignTables, SignedSums, Truncation, Usage,
 };
 use megrez_plan::{BitMatrices, ConvGeometry, Lookup, View};
 use megrez_prg::Stream;
@@ -491,12 +491,7 @@ impl SignedSums for AnyDevice {
 }
 
 impl BitProducts for AnyDevice {
-    fn bit_product(
-        &self,
-        x: &AnyBuf<u64>,
-        y: &AnyBuf<u64>,
-        sizes: BitMatrices,
-    ) -> Result<AnyBuf<u64>> {
+    fn bit_product(&self, x: &AnyBuf<u64>, y: &AnyBuf<u64>, sizes: BitMatrices) -> Result<AnyBuf<u64>> {
         on!(self, d => Ok(wrap(d, d.bit_product(own(d, x)?, own(d, y)?, sizes)?)))
     }
 }

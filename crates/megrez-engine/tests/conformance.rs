@@ -68,7 +68,7 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                 // than two bits, and values by their bits, are the replicated protocols'; so are
                 // steps of the other family; products of more than two values are meteor's.
                 // Selections that truncate or add up are the dealer's, too, as are products that
-                // truncate and sums that are shared by a step of its own.
+                // truncate, sums that are shared by a step of its own, and matrices of bits.
                 assert!(
                     case.name.starts_with("maximum")
                         || case.name.starts_with("and/")
@@ -77,9 +77,17 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
                         || case.name.starts_with("reshared/")
                         || case.name.starts_with("words/")
                         || case.name.starts_with("dealt/")
-                        || ["select-truncated", "select-sum", "product-truncated"]
-                            .iter()
-                            .any(|s| case.name.starts_with(s))
+                        || [
+                            "select-truncated",
+                            "select-sum",
+                            "product-truncated",
+                            "low-bit",
+                            "bit-matrices",
+                            "bit-polynomials",
+                            "bit-to-ring/counted",
+                        ]
+                        .iter()
+                        .any(|s| case.name.starts_with(s))
                             && why.contains("compile it for this protocol")
                         || ["lookup/", "winner/"].iter().any(|s| case.name.starts_with(s))
                             && why.contains("--activations")

@@ -153,7 +153,8 @@ pub enum PoolForm {
 /// weights in both forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeForm {
-    /// The number of trees, and how many leaves the largest has, rounded up to a power of two.
+    /// The number of trees, how many leaves the largest has, rounded up to a power of two, and, for
+    /// many rows, how deep the deepest is.
     Hidden,
     /// The exact shape of every tree, and which feature each test looks at.
     Shape,

@@ -40,7 +40,9 @@ fn expect(op: &str, x: &Tensor, attributes: Attributes, outputs: usize, want: &[
         ..CompileOptions::default()
     };
     // Also as protocols take it that add up what bits choose, and that multiply matrices of bits.
-    for (trees, dealt) in [TreeForm::Hidden, TreeForm::Shape].into_iter().flat_map(|t| [(t, false), (t, true)]) {
+    for (trees, dealt) in
+        [TreeForm::Hidden, TreeForm::Shape].into_iter().flat_map(|t| [(t, false), (t, true)])
+    {
         let options = CompileOptions {
             trees,
             selects_truncated: dealt,
@@ -457,7 +459,9 @@ fn many_rows_are_guided_through_shown_trees_and_few_are_counted() {
 #[test]
 fn many_rows_are_guided_through_hidden_trees() {
     let plan = |rows: usize, sizes: &[usize], chain: bool, dealt: bool| {
-        let (attributes, _) = grown(1, sizes, 5, &MODES, chain);
+        let (attributes, trees) = grown(1, sizes, 5, &MODES, chain);
+        // As large in all of them: a guided plan shows how large.
+        let attributes = attributes.with("target_weights", floats(&vec![1.5; trees.numbers.len()]));
         let g = graph("TreeEnsembleRegressor", &Tensor::filled([rows, 5], 0.0), attributes, 1).unwrap();
         let options = CompileOptions {
             input_range: Interval::abs(8.0),
@@ -469,13 +473,14 @@ fn many_rows_are_guided_through_hidden_trees() {
     };
     let opened = |plan: &Plan, rows: usize| {
         let of_bits = crate::common::elements(plan, |op| matches!(op, Op::And | Op::BitMatMul)) / rows;
-        let shared = crate::common::elements(plan, |op| matches!(op, Op::Reshare | Op::BitToRing | Op::MatMul));
+        let shared =
+            crate::common::elements(plan, |op| matches!(op, Op::Reshare | Op::BitToRing | Op::MatMul));
         (of_bits, shared / rows)
     };
-    // Four trees of 31 leaves, open to their last level; and one that goes below.
-    for (sizes, chain) in [(&[31usize, 31, 20, 31][..], false), (&[8; 16], true)] {
+    // Four trees of 31 leaves at most; two halves of eight, whose numbers are opened apart.
+    for (sizes, chain, words) in [(&[31usize, 31, 20, 31][..], false, 28), (&[8; 16], true, 2 * 28)] {
         let guided = opened(&plan(20_000, sizes, chain, true), 20_000);
-        assert!(guided.0 > 0 && guided.1 == 32, "{sizes:?}: {guided:?}");
+        assert!(guided.0 > 0 && guided.1 == words, "{sizes:?}: {guided:?}");
         assert_eq!(opened(&plan(20_000, sizes, chain, false), 20_000).0, 0);
         assert_eq!(opened(&plan(2, sizes, chain, true), 2).0, 0);
     }

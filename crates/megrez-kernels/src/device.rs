@@ -3,8 +3,8 @@
 use crate::circuit::Program;
 use crate::cpu::narrow::product_with;
 use crate::fused::{
-    BitProducts, ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, SignTables,
-    SignedSums,
+    BitProducts, ComparisonKeys, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated,
+    SignTables, SignedSums,
 };
 use crate::memory::{DeviceError, Elem, Memory};
 use megrez_plan::{ConvGeometry, View};

@@ -324,9 +324,10 @@ fn seen(model: &Model) -> Vec<String> {
     if compiled.layers.iter().any(|layer| layer.op == "Trees") {
         let of_trees = match compiled.trees {
             TreeForm::Hidden => {
-                "how many trees there are, and how many leaves the largest has, up to a power of two; not their shape, \
-                 nor which features they look at, no threshold and no leaf, but for what ranges tell of any layer, and, of \
-                 two classes with one score, whether a leaf is negative (--trees hidden)"
+                "how many trees there are, and how many leaves the largest has, up to a power of two; where many rows \
+                 are guided through them, how deep the deepest is, and how large the leaves' numbers are, to four bits; not \
+                 their shape, nor which features they look at, no threshold and no leaf, but for what ranges tell of any \
+                 layer, and, of two classes with one score, whether a leaf is negative (--trees hidden)"
             }
             TreeForm::Shape => {
                 "the shape of all trees, and which feature each of their tests looks at; no threshold and no leaf \

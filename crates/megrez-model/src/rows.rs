@@ -6,7 +6,9 @@
 //! element, joined step by step. A step that is known less exactly marks more, never less.
 
 use megrez_graph::{DataInput, Revealed};
-use megrez_plan::{BitMatrices, FloatOp, FloatPlan, Gives, Input, KEPT, Op, Output, Plan, ValueId, View, Winner};
+use megrez_plan::{
+    BitMatrices, FloatOp, FloatPlan, Gives, Input, KEPT, Op, Output, Plan, ValueId, View, Winner,
+};
 use megrez_ring::Shape;
 
 /// Depends on no row.
@@ -94,7 +96,10 @@ fn effect(op: &Op) -> Effect<'_> {
         Op::Conv(_) => Effect::Images,
         Op::Additive(op) | Op::Offloaded(op) => effect(op),
         Op::CompareMany { .. } | Op::ToBits => Effect::Spread,
-        Op::AddBits | Op::SelectSum { .. } | Op::BitPolynomials { .. } | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
+        Op::AddBits
+        | Op::SelectSum { .. }
+        | Op::BitPolynomials { .. }
+        | Op::Winner(Winner { gives: Gives::OneHot, .. }) => Effect::Mix,
         Op::FromBits | Op::Winner(_) => Effect::Reduce(0),
         Op::Combine { .. }
         | Op::Rescale { .. }
@@ -221,9 +226,7 @@ impl Effect<'_> {
                 // All of a row of x or of a column of y, `apart` from its first element on.
                 let all = |marks: &Marks, [first, apart]: [usize; 2]| match marks {
                     Marks::Same(mark) => *mark,
-                    Marks::Each(marks) => {
-                        (0..sizes.inner).map(|k| marks[first + k * apart]).fold(NONE, join)
-                    }
+                    Marks::Each(marks) => (0..sizes.inner).map(|k| marks[first + k * apart]).fold(NONE, join),
                 };
                 let [of_x, of_y] = sizes.lanes;
                 let one = |b: usize, i: usize, j: usize, l: usize| {

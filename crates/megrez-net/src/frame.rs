@@ -22,7 +22,7 @@ pub const MAGIC: [u8; 4] = *b"MGRZ";
 /// Version of everything that parties and clients say to each other, from the hello to the
 /// service's requests; both sides must speak the same. It is raised with every change of any
 /// message.
-pub const VERSION: u16 = 24;
+pub const VERSION: u16 = 25;
 /// Length of a frame header in bytes.
 pub const HEADER_LEN: usize = 32;
 /// Length of a hello and of a welcome in bytes.
@@ -343,7 +343,7 @@ mod tests {
         ];
         assert_eq!(header.encode(), expected);
         let welcome = Welcome { verdict: Verdict::Busy, silence_ms: 30_000 };
-        assert_eq!(welcome.encode()[..12], [b'M', b'G', b'R', b'Z', 24, 0, 3, 0, 0x30, 0x75, 0, 0]);
+        assert_eq!(welcome.encode()[..12], [b'M', b'G', b'R', b'Z', 25, 0, 3, 0, 0x30, 0x75, 0, 0]);
         assert_eq!(parse_welcome(&welcome.encode()).unwrap(), welcome);
     }
 

@@ -5,11 +5,12 @@ use crate::{fresh_name, names};
 use megrez_plan::{Kind, Op, Plan, PlanError, Step, ValueId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Leaves products of secrets, functions by pieces and bits as numbers as sums ([`Op::Additive`]) where linear steps
-/// follow that make fewer elements of them, such as a sum or a layer of public weights, and shares
-/// them there ([`Op::Reshare`]): the same rounds, and fewer elements to open. Where there are as
-/// many behind a product with public weights, that is left to the sums alone, and no mask goes
-/// through it. The plan computes the same values; those between are no longer shared.
+/// Leaves products of secrets, functions by pieces and bits as numbers as sums ([`Op::Additive`])
+/// where linear steps follow that make fewer elements of them, such as a sum or a layer of public
+/// weights, and shares them there ([`Op::Reshare`]): the same rounds, and fewer elements to open.
+/// Where there are as many behind a product with public weights, that is left to the sums alone,
+/// and no mask goes through it. The plan computes the same values; those between are no longer
+/// shared.
 pub fn defer_openings(plan: &mut Plan) -> Result<(), PlanError> {
     let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
     for (at, step) in plan.steps.iter().enumerate() {

@@ -3,7 +3,8 @@
 
 use crate::error::{Mistake, PlanError, refuse};
 use crate::{
-    BitMatrices, Gives, Kind, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_TERMS, MAX_THRESHOLDS, Op, Plan, SignBit, Value,
+    BitMatrices, Gives, Kind, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_TERMS, MAX_THRESHOLDS, Op,
+    Plan, SignBit, Value,
 };
 use megrez_ring::Shape;
 use std::collections::HashSet;

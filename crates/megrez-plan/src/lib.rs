@@ -24,8 +24,8 @@ pub use error::PlanError;
 pub use float::{FloatOp, FloatPlan, FloatStep, Function, MAX_THREADS, Operation};
 pub use lookup::{Beyond, DIGIT, Lookup, MAX_DEGREE, MAX_SEGMENTS};
 pub use op::{
-    ConvGeometry, Fewest, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_TERMS, MAX_THRESHOLDS, Op, Relu, ReluForm,
-    SignBit,
+    ConvGeometry, Fewest, List, MAX_DEVIATION, MAX_FACTORS, MAX_OPERANDS, MAX_TERMS, MAX_THRESHOLDS, Op,
+    Relu, ReluForm, SignBit,
 };
 pub use public::PublicMatrix;
 pub use view::View;

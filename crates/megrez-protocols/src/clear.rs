@@ -271,7 +271,8 @@ impl<'a, W: Word, D: Device> Plain<'a, W, D> for Bits<'a> {
             let (x, n) = (device.download(x[0].buf.clone())?, self.0.shape().elements() / sums.len());
             let value = |at: usize| {
                 let bit = |&slice: &usize| bits::get(&x, slice * n + at % n);
-                let terms = sums[at / n].iter().map(|term| term.iter().map(bit).fold(1, |all, bit| all & bit));
+                let terms =
+                    sums[at / n].iter().map(|term| term.iter().map(bit).fold(1, |all, bit| all & bit));
                 terms.fold(0, |sum, term| sum ^ term)
             };
             let packed = bits::pack(sums.len() * n, value);

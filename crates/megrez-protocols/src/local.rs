@@ -144,14 +144,24 @@ pub(crate) fn refuse(suite: &str, call: Call<'_>) -> Unsupported {
         Op::Noise { .. } => format!("{suite} makes no noise: use a protocol that does, such as mizar"),
         Op::Select { truncate: 1.. } | Op::SelectSum { .. } => selects_apart(suite),
         Op::MulTruncated { .. } => multiplies_apart(suite),
-        Op::LowBit | Op::BitMatMul | Op::BitPolynomials { .. } => no_bit_matrices(suite),
+        op if is_of_bit_matrices(op) => no_bit_matrices(suite),
         other => format!("{suite} has no {other:?}"),
     })
 }
 
-/// Why a suite that has no products of matrices of bits refuses them, and what they are made of.
+/// Whether a step is of matrices of bits, or of what their results become.
+pub(crate) fn is_of_bit_matrices(op: &Op) -> bool {
+    match op {
+        Op::Additive(step) => **step == Op::BitToRing,
+        op => matches!(op, Op::LowBit | Op::BitMatMul | Op::BitPolynomials { .. }),
+    }
+}
+
+/// Why a suite that has none of these refuses them.
 pub(crate) fn no_bit_matrices(suite: &str) -> String {
-    format!("{suite} multiplies no matrices of bits: the plan is another's, compile it for this protocol")
+    format!(
+        "{suite} multiplies no matrices of bits, and opens bits as numbers at once: the plan is another's, compile it for this protocol"
+    )
 }
 
 /// A table or tables of pairs, by whomever they are dealt.

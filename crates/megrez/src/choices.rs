@@ -160,7 +160,7 @@ choice! {
     /// What everybody sees of ensembles of trees. Thresholds and the numbers of leaves are secret
     /// in both forms.
     Trees, "form of trees":
-    /// How many there are, and how many leaves the largest has, up to a power of two.
+    /// How many there are, how deep, and how many leaves the largest has, up to a power of two.
     #[default]
     Hidden = "hidden",
     /// Their exact shape and which feature each test looks at: a third to a tenth of the bytes.

@@ -118,8 +118,8 @@ pub struct CompileRequest {
     /// --form auto, or under aby3, alkaid and meteor].
     #[cfg_attr(feature = "clap", arg(long, help_heading = STEPS))]
     pub pool: Option<Pool>,
-    /// What everybody sees of ensembles of trees: hidden (how many, and how many leaves the largest
-    /// has, up to a power of two) or shape (that, and which features are tested), which costs less.
+    /// What everybody sees of ensembles of trees: hidden (how many, how deep, how many leaves the
+    /// largest has, up to a power of two) or shape (all that, and which features are tested).
     #[cfg_attr(feature = "clap", arg(long, default_value_t, help_heading = STEPS))]
     pub trees: Trees,
     /// Under aby3 and alkaid: have ReLUs and maxima computed by MIZAR's steps, with party 2 as

@@ -3,9 +3,9 @@
 
 use super::draws::{Format, Values, World};
 use megrez_kernels::{
-    BitProducts, ComparisonKeys, DealtKeys, Device, DeviceError, Elem, Field, FieldShare, KeyShare, KeySpec, ListAlgebra,
-    ListInput, ListStreams, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated,
-    Placement, Reference, Selected, SignTables, SignedSums, Truncation,
+    BitProducts, ComparisonKeys, DealtKeys, Device, DeviceError, Elem, Field, FieldShare, KeyShare, KeySpec,
+    ListAlgebra, ListInput, ListStreams, LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected,
+    OpenTruncated, Placement, Reference, Selected, SignTables, SignedSums, Truncation,
 };
 use megrez_plan::{ConvGeometry, View};
 use megrez_prg::Stream;

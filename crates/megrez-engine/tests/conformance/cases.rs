@@ -371,7 +371,7 @@ pub fn cases(ring: u32, n: usize) -> Vec<Case> {
         });
     }
     for (kind, slices) in [("few", 4), ("all", n)] {
-        if !n.is_multiple_of(slices) {
+        if slices < 4 || !n.is_multiple_of(slices) {
             continue;
         }
         case(&format!("bit-polynomials/{kind}"), false, &[x(full)], &|p, v| {

@@ -2,9 +2,9 @@
 
 use super::{Suite, host, same};
 use crate::{
-    BitProducts, ComparisonKeys, Device, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey, LookupKeys,
-    LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS, Reference, Selected,
-    SignTables, SignedSums, Truncation,
+    BitProducts, ComparisonKeys, Device, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams, LookupKey,
+    LookupKeys, LookupTables, MaskedLists, Memory, OpenSelected, OpenTruncated, PERMUTATION_WORDS, Reference,
+    Selected, SignTables, SignedSums, Truncation,
 };
 use megrez_plan::{Beyond, BitMatrices, Lookup};
 use megrez_ring::{Word, bits};

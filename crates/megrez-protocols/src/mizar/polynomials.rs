@@ -1,10 +1,10 @@
 //! Polynomials over F_2 of MSS bits, by dealt products of masks. Ours; a node of [`super::tree`] is
 //! such a polynomial of what its parts have opened.
 //!
-//! A term is Π (m_f ⊕ r_f) = Σ_S Π_{f ∉ S} m_f · Π_{f ∈ S} r_f, over the sets S of its factors: linear
-//! in products of masks, with coefficients that the workers know. The dealer deals shares of the
-//! products of two masks and more, each set once, in however many terms it is; a term's sum over all
-//! sets, and a polynomial's over all terms, is opened as one bit.
+//! A term is Π (m_f ⊕ r_f) = Σ_S Π_{f ∉ S} m_f · Π_{f ∈ S} r_f, over the sets S of its factors:
+//! linear in products of masks, with coefficients that the workers know. The dealer deals shares of
+//! the products of two masks and more, each set once, in however many terms it is; a term's sum
+//! over all sets, and a polynomial's over all terms, is opened as one bit.
 //!
 //! phase     rounds  bits per element of a slice            from → to
 //! offline   1       sets of two factors and more           dealer → worker 1

@@ -4,9 +4,9 @@ use super::super::deps::Deps;
 use super::super::form::{Map, Rows, Run, Symbols, Term, Unit};
 use super::{Result, Symbolic, made, mask_of, unit_of};
 use megrez_kernels::{
-    BitProducts, ComparisonKeys, DealtKeys, DealtLookup, FieldShare, KeyShare, KeySpec, ListAlgebra, ListStreams,
-    LookupKey, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected, SignTables,
-    SignedSums, Truncation,
+    BitProducts, ComparisonKeys, DealtKeys, DealtLookup, FieldShare, KeyShare, KeySpec, ListAlgebra,
+    ListStreams, LookupKey, LookupKeys, LookupTables, MaskedLists, OpenSelected, OpenTruncated, Selected,
+    SignTables, SignedSums, Truncation,
 };
 use megrez_plan::{BitMatrices, Lookup};
 use megrez_prg::Stream;
@@ -246,17 +246,14 @@ impl SignedSums for Symbolic {
         _: &[usize],
         signs: &Symbols<u64>,
     ) -> Result<Symbols<W>> {
-        made(self.rest(Unit::Word, &[&base.rows, &rows.rows, &signs.rows], base.rows.len()))
+        let n = base.rows.len();
+        let (base, rest) = (self.words(base, n), self.rest(Unit::Word, &[&rows.rows, &signs.rows], n));
+        made(Rows::sum(Unit::Word, &[(1, &base), (1, &rest)], n, mask_of(W::BITS)))
     }
 }
 
 impl BitProducts for Symbolic {
-    fn bit_product(
-        &self,
-        x: &Symbols<u64>,
-        y: &Symbols<u64>,
-        sizes: BitMatrices,
-    ) -> Result<Symbols<u64>> {
+    fn bit_product(&self, x: &Symbols<u64>, y: &Symbols<u64>, sizes: BitMatrices) -> Result<Symbols<u64>> {
         made(self.rest(Unit::Bit, &[&x.rows, &y.rows], sizes.elements()))
     }
 }

@@ -296,10 +296,10 @@ impl Table {
             &[2, 2],
             some(all(&range(2), 4), 40),
             move |s| words(vec![one(s[0] & s[2] ^ s[1] & s[3])]),
-            move |p, v, _| {
+            move |p, v, lanes| {
                 let (x, y) = (low(p, "x-bits", v[0])?, low(p, "y-bits", v[1])?);
-                let x = shaped(p, "row", x, [1, 1, 2, 1])?;
-                let y = shaped(p, "column", y, [1, 2, 1, 1])?;
+                let x = shaped(p, "row", x, [1, 1, 2, lanes])?;
+                let y = shaped(p, "column", y, [1, 2, 1, lanes])?;
                 Ok(vec![p.step("op", Op::BitMatMul, &[x, y])?])
             },
         )
@@ -311,26 +311,11 @@ impl Table {
             &[2],
             all(&range(2), 2),
             move |s| words(vec![one(s[0] ^ s[1])]),
-            move |p, v, _| {
+            move |p, v, lanes| {
                 let x = low(p, "bits", v[0])?;
-                let row = shaped(p, "row", x, [1, 1, 2, 1])?;
-                let column = shaped(p, "column", x, [1, 2, 1, 1])?;
+                let row = shaped(p, "row", x, [1, 1, 2, lanes])?;
+                let column = shaped(p, "column", x, [1, 2, 1, lanes])?;
                 Ok(vec![p.step("op", Op::BitMatMul, &[row, column])?])
-            },
-        )
-        .only = Some(DEALT);
-        self.add(
-            "BitMatMul",
-            "one for two lanes",
-            2,
-            &[1, 2],
-            some(all(&range(2), 3), 40),
-            move |s| words(vec![one(s[0] & s[1]), one(s[0] & s[2])]),
-            move |p, v, _| {
-                let (x, y) = (low(p, "x-bits", v[0])?, low(p, "y-bits", v[1])?);
-                let x = shaped(p, "one", x, [1, 1, 1, 1])?;
-                let y = shaped(p, "lanes", y, [1, 1, 1, 2])?;
-                Ok(vec![p.step("op", Op::BitMatMul, &[x, y])?])
             },
         )
         .only = Some(DEALT);

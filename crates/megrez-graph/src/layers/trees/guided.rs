@@ -160,7 +160,8 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
         return Ok(None);
     }
     let asking = Asking::of(cx, &columns, &size)?;
-    // One half computes while the other's messages are under way; lanes in whole words, if they can.
+    // One half computes while the other's messages are under way; lanes in whole words, if they
+    // can.
     let half = match trees.len() * ensemble.rows >= HALVED_FROM {
         true => (trees.len() / 2).next_multiple_of(8).min(trees.len()),
         false => trees.len(),
@@ -293,9 +294,7 @@ fn descend(
     let ones = cx.reshape("by-tree", &ones, [trees, targets * number * rows].into())?;
     let counts = cx.sum("counts", &ones, 0)?;
     let counts = cx.reshape("by-target", &counts, [targets, number, rows].into())?;
-    let planes = (0..number)
-        .map(|bit| cx.pick("bit", &counts, 1, &[bit]))
-        .collect::<Result<Vec<_>, _>>()?;
+    let planes = (0..number).map(|bit| cx.pick("bit", &counts, 1, &[bit])).collect::<Result<Vec<_>, _>>()?;
     let terms: Vec<_> = planes.iter().enumerate().map(|(bit, plane)| (1i64 << bit, plane)).collect();
     let most = i128::from(half) * trees as i128;
     let sums = cx.combine_within("sums", &terms, -half * trees as i64, Range::uniform(-most, most))?;
@@ -330,8 +329,8 @@ impl<'a> Asking<'a> {
         Ok(Asking { x, columns, size, first })
     }
 
-    /// What the places of tests [trees, places] ask for: which feature [trees, features, places, 1],
-    /// and which number it is to exceed, the complement of its bits [trees, bits, places, 1].
+    /// What the places of tests [trees, places] ask for: which feature [trees, features, places,
+    /// 1], and which number it is to exceed, the complement of its bits [trees, bits, places, 1].
     fn tests(
         &self,
         cx: &mut Lowering,
@@ -356,12 +355,7 @@ impl<'a> Asking<'a> {
 
     /// The ways [2 · places, trees, rows] that rows take from places, of which `here` [places,
     /// trees, rows] says where they are; nothing at the roots.
-    fn ways(
-        &self,
-        cx: &mut Lowering,
-        tests: &[Secret; 2],
-        here: Option<&Secret>,
-    ) -> Result<Secret, Refusal> {
+    fn ways(&self, cx: &mut Lowering, tests: &[Secret; 2], here: Option<&Secret>) -> Result<Secret, Refusal> {
         let &Size { trees, features, rows, bits, .. } = self.size;
         let [feature, number] = match here {
             Some(here) => {

@@ -8,6 +8,8 @@
 //!   passes; the tests that are passed on the way, taken from the product with the outcomes, leave
 //!   0 at the leaf that is reached, and less at all others.
 //!
+//! So few rows are counted; many are guided ([`super::guided`]).
+//!
 //! What is left, compared with 0, is a one at one leaf of L. Its number is taken apart into two
 //! digits: the exclusive or over the leaves of one digit is local, so that few bits, not L, must
 //! become numbers before the products with the leaves' values.

@@ -1,10 +1,10 @@
 //! Ensembles of decision trees: what `decompose/trees.rs` makes of a file.
 //!
-//! Two forms, between which the model's owner chooses ([`TreeForm`]): in `shape` everybody sees
-//! the exact trees and which feature a test looks at; in `hidden` the number of trees and how many
-//! leaves the largest has, rounded up to a power of two. Thresholds and the numbers of leaves are
-//! secret weights in both. Every comparison is exact on the fixed-point grid: a number on a
-//! threshold goes where the original sends it.
+//! Two forms, between which the model's owner chooses ([`TreeForm`]): in `shape` everybody sees the
+//! exact trees and which feature a test looks at; in `hidden` the number of trees and how many
+//! leaves the largest has, rounded up to a power of two, and their depth where many rows are guided
+//! ([`guided`]). Thresholds and the numbers of leaves are secret weights in both. Every comparison
+//! is exact on the fixed-point grid: a number on a threshold goes where the original sends it.
 
 mod ensemble;
 mod forest;

@@ -18,7 +18,7 @@ pub(crate) fn refuse(call: Call<'_>) -> Unsupported {
             local::selects_apart("a protocol on replicated shares")
         }
         Op::MulTruncated { .. } => local::multiplies_apart("a protocol on replicated shares"),
-        Op::LowBit | Op::BitMatMul | Op::BitPolynomials { .. } => local::no_bit_matrices("a protocol on replicated shares"),
+        op if local::is_of_bit_matrices(op) => local::no_bit_matrices("a protocol on replicated shares"),
         Op::Maximum(_) => "replicated shares have no maximum of all pairs: use --pool tournament".into(),
         op if local::is_table(op) => local::no_tables("a protocol on replicated shares"),
         other => format!("replicated shares have no {other:?}"),
