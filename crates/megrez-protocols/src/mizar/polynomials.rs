@@ -172,7 +172,7 @@ mod tests {
             let z = plan.step("z", Op::BitPolynomials { sums: sums.clone() }, &[bits]).unwrap();
             let z = plan.step("numbers", Op::BitToRing, &[z]).unwrap();
             plan.output("z", "owner", z);
-            let x: Vec<u64> = (0..4 * lanes).map(|i| (i % lanes >> (i / lanes) & 1) as u64 + 6).collect();
+            let x: Vec<u64> = (0..4 * lanes).map(|i| ((i % lanes) >> (i / lanes) & 1) as u64 + 6).collect();
             let z = World::new(Mizar::<u8, Reference>::default()).run(&plan, &[&x]).remove(0);
             for (at, z) in z.iter().enumerate() {
                 let (sum, lane) = (at / lanes, at % lanes);
