@@ -92,11 +92,10 @@ pub fn json(protocol: &str, report: &Report) -> Value {
 mod tests {
     use super::*;
     use megrez_graph::{Attribute, Attributes, CompileOptions, Graph, TreeForm};
+    use megrez_plan::Op;
 
-    /// Secret features, secret ways and products of bits, of two trees: x0 ≤ 1.5 ? (x1 ≤ −2 ? 1 :
-    /// 2) : 4, and x1 ≤ 0.5 ? 10 : 20.
-    #[test]
-    fn every_message_of_trees_is_masked() {
+    /// Two trees on rows: x0 ≤ 1.5 ? (x1 ≤ −2 ? 1 : 2) : 4, and x1 ≤ 0.5 ? 10 : 20.
+    fn trees(rows: usize) -> Graph {
         let texts = |list: &[&str]| Attribute::Strings(list.iter().map(ToString::to_string).collect());
         let (test, leaf) = ("BRANCH_LEQ", "LEAF");
         let attributes = Attributes::none()
@@ -112,9 +111,16 @@ mod tests {
             .with("target_ids", [0i64; 5])
             .with("target_weights", Attribute::Floats(vec![1.0, 2.0, 4.0, 10.0, 20.0]));
         let mut graph = Graph::new("trees");
-        let x = graph.input("x", [2, 2]).unwrap();
+        let x = graph.input("x", [rows, 2]).unwrap();
         let y = graph.add("trees", "TreeEnsembleRegressor", &[x], attributes).unwrap();
         graph.output("y", y);
+        graph
+    }
+
+    /// Secret features, secret ways and products of bits.
+    #[test]
+    fn every_message_of_trees_is_masked() {
+        let graph = trees(2);
         for protocol in ["mizar", "aby3", "alkaid", "alkaid-masked", "meteor"] {
             let defer_resharing = find(protocol).unwrap().deferred_resharing;
             for trees in [TreeForm::Hidden, TreeForm::Shape] {
@@ -123,6 +129,25 @@ mod tests {
                 let report = examine(protocol, &model).unwrap();
                 assert!(report.is_masked(), "{trees:?}: {}", text(protocol, &report));
             }
+        }
+    }
+
+    /// Many rows, which matrices of bits guide: features by their bits, polynomials, counted bits.
+    #[test]
+    fn every_message_of_guided_trees_is_masked() {
+        for protocol in ["mizar", "concurrent"] {
+            let protocol = find(protocol).unwrap();
+            let options = CompileOptions {
+                multiplies_bits: protocol.multiplies_bits,
+                defer_openings: protocol.reshares,
+                ..CompileOptions::default()
+            };
+            let model = FixedModel::new(&trees(1500), "client", &options).unwrap();
+            let plan = model.plan_for("client");
+            let guided = plan.steps.iter().any(|step| matches!(step.op, Op::BitPolynomials { .. }));
+            assert!(guided, "so many rows are guided");
+            let report = examine(protocol.name, &model).unwrap();
+            assert!(report.is_masked(), "{}", text(protocol.name, &report));
         }
     }
 }

@@ -222,23 +222,28 @@ impl Effect<'_> {
             Effect::Lanes => {
                 let (y, other) = inputs[1];
                 let Some(sizes) = BitMatrices::of(from, other) else { return Marks::Same(every()) };
-                let (lanes, columns) = (sizes.lanes(), sizes.columns);
-                // All of a row of x or of a column of y, `apart` from its first element on.
-                let all = |marks: &Marks, [first, apart]: [usize; 2]| match marks {
-                    Marks::Same(mark) => *mark,
-                    Marks::Each(marks) => (0..sizes.inner).map(|k| marks[first + k * apart]).fold(NONE, join),
-                };
+                let (lanes, columns, rows) = (sizes.lanes(), sizes.columns, sizes.rows);
                 let [of_x, of_y] = sizes.lanes;
-                let one = |b: usize, i: usize, j: usize, l: usize| {
-                    let [first_x, first_y] = sizes.operands([b, i, j, l], 0);
-                    join(all(x, [first_x, of_x]), all(y, [first_y, columns * of_y]))
+                // All of each row of x, lane by lane, and of each column of y.
+                let all = |marks: &Marks, n: usize, first: &dyn Fn(usize) -> usize, apart: usize| match marks
+                {
+                    Marks::Same(mark) => vec![*mark; n],
+                    Marks::Each(marks) => (0..n)
+                        .map(|at| (0..sizes.inner).map(|k| marks[first(at) + k * apart]).fold(NONE, join))
+                        .collect(),
                 };
-                (0..count)
-                    .map(|at| {
-                        let (l, j, i) = (at % lanes, at / lanes % columns, at / lanes / columns % sizes.rows);
-                        one(at / lanes / columns / sizes.rows, i, j, l)
-                    })
-                    .collect()
+                let row = |at: usize| at / of_x * sizes.inner * of_x + at % of_x;
+                let x = all(x, sizes.batch * rows * of_x, &row, of_x);
+                let width = columns * of_y;
+                let column = |at: usize| at / width * sizes.inner * width + at % width;
+                let y = all(y, sizes.batch * width, &column, width);
+                let lane = |of: usize, l: usize| if of == 1 { 0 } else { l };
+                let mark = |at: usize| {
+                    let (l, j) = (at % lanes, at / lanes % columns);
+                    let (row, batch) = (at / lanes / columns, at / lanes / columns / rows);
+                    join(x[row * of_x + lane(of_x, l)], y[(batch * columns + j) * of_y + lane(of_y, l)])
+                };
+                (0..count).map(mark).collect()
             }
             Effect::Images => {
                 let weights = inputs[1].0.all();
@@ -397,6 +402,26 @@ mod tests {
         let y = build(&mut g, x);
         g.output("y", y);
         g
+    }
+
+    #[test]
+    fn lanes_of_matrices_of_bits_stay_apart() {
+        let apply = |x: Marks, from: [usize; 4], y: Marks, other: [usize; 4]| {
+            let shape = BitMatrices::of(&from.into(), &other.into()).unwrap().output();
+            Effect::Lanes.apply(&[(&x, &from.into()), (&y, &other.into())], &shape)
+        };
+        // Weights by rows in lanes.
+        let rows = Marks::Each(vec![1, 2, 3, 1, NONE, 3]);
+        let found = apply(Marks::Same(NONE), [1, 2, 2, 1], rows.clone(), [1, 2, 1, 3]);
+        assert_eq!(found, Marks::Each(vec![1, 2, 3, 1, 2, 3]));
+        let found = apply(rows, [1, 1, 2, 3], Marks::Each(vec![NONE, NONE, NONE, 2]), [1, 2, 2, 1]);
+        assert_eq!(found, Marks::Each(vec![1, 2, 3, MANY, 2, MANY]));
+        // Pairs of matrices, the second of two rows.
+        let x = Marks::Each(vec![1, 1, 2, 4]);
+        assert_eq!(
+            apply(x, [2, 1, 2, 1], Marks::Each(vec![1, 1, 2, 2]), [2, 2, 1, 1]),
+            Marks::Each(vec![1, MANY])
+        );
     }
 
     #[test]

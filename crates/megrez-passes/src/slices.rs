@@ -74,10 +74,15 @@ impl Slicing<'_> {
         let sliced = |(&input, operand): (&ValueId, &Operand)| {
             *operand == Operand::Rows && self.slices.contains_key(&input)
         };
+        // Of bits a message has 64 where it would have one word.
+        let words = match op {
+            Op::And | Op::BitMatMul | Op::Xor | Op::Not => shape.elements() / 64,
+            _ => shape.elements(),
+        };
         // What is local costs no message, and is cut where its operands are.
         let pays = match is_local(op, self.plan, inputs) {
-            true => inputs.iter().zip(&operands).any(sliced) && shape.elements() >= self.large / SLICES,
-            false => shape.elements() >= self.large,
+            true => inputs.iter().zip(&operands).any(sliced) && words >= self.large / SLICES,
+            false => words >= self.large,
         };
         pays.then_some(operands)
     }
@@ -253,6 +258,20 @@ mod tests {
         assert_eq!(names(&plan), expected.concat());
         let after: Vec<_> = plan.outputs.iter().map(|o| plan.value(o.value).clone()).collect();
         assert_eq!(after, types);
+    }
+
+    #[test]
+    fn a_bit_is_no_word() {
+        let mut plan = Plan::new(64);
+        let x = plan.input("x", "alice", [8, 1024].into(), 8);
+        let a = plan.step("a", Op::NonNegative(SignBit::FULL), &[x]).unwrap();
+        let b = plan.step("b", Op::Not, &[a]).unwrap();
+        let both = plan.step("both", Op::And, &[a, b]).unwrap();
+        plan.output("y", "alice", both);
+        slice_rows(&mut plan, 8192).unwrap();
+        plan.validate().unwrap();
+        let cut: Vec<&str> = names(&plan).into_iter().filter(|name| name.ends_with("/0")).collect();
+        assert_eq!(cut, ["a/0"]);
     }
 
     #[test]

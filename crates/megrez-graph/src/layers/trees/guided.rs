@@ -66,7 +66,10 @@ impl Level {
     /// Those of trees of up to so many leaves, and so deep.
     fn all(leaves: usize, depth: usize) -> Vec<Level> {
         // To have m tests on a level takes half as many on that above, and so on to the root.
-        let takes = |m: usize, level: usize| (0..=level).map(|up| m.div_ceil(1 << up.min(63))).sum::<usize>();
+        let takes = |m: usize, level: usize| {
+            let near = (0..=level.min(63)).map(|up| m.div_ceil(1 << up)).sum::<usize>();
+            near + level.saturating_sub(63)
+        };
         let most = |level: usize| {
             let (mut fits, mut too_many) = (0, leaves);
             while too_many - fits > 1 {
