@@ -68,3 +68,34 @@ KERNEL view_bits(const u64* x, View view, u32* out, u64 n) {
     if (i % 32 == 0 && i < (n + 63) / 64 * 64) out[i / 32] = bits;
 }
 EXPORT(view_bits)
+
+// Bits of an operand for `count` lanes from `lane` on: element i of those with `lanes` lanes each, or its one bit for
+// all.
+HD u64 lanes_at(const u64* x, u64 i, u64 lanes, u64 all, u64 lane, u32 count) {
+    if (lanes < all) return 0 - (u64)bit_at(x, i);
+    u64 at = i * lanes + lane;
+    u32 shift = (u32)(at % 64);
+    u64 low = x[at / 64] >> shift;
+    return shift + count > 64 ? low | x[at / 64 + 1] << (64 - shift) : low;
+}
+
+// Products of matrices of bits: bit (b, i, j, l) is the exclusive or over k of x(b, i, k, l) and y(b, k, j, l); an
+// operand has a bit for every lane l, or one for all. One thread makes a word, row by row of the lanes in it.
+KERNEL bit_product(const u64* x, const u64* y, u64* out, u64 n, u64 rows, u64 inner, u64 columns, u64 of_x, u64 of_y) {
+    u64 word = thread_number(), from = word * 64;
+    if (from >= n) return;
+    u64 end = from + 64 < n ? from + 64 : n, lanes = of_x > of_y ? of_x : of_y, made = 0;
+    for (u64 at = from; at < end;) {
+        u64 row = at / lanes, lane = at % lanes, j = row % columns, i = row / columns % rows;
+        u64 batch = row / columns / rows, left = lanes - lane < end - at ? lanes - lane : end - at;
+        u32 count = (u32)left;
+        u64 sum = 0;
+        for (u64 k = 0; k < inner; k++)
+            sum ^= lanes_at(x, (batch * rows + i) * inner + k, of_x, lanes, lane, count) &
+                   lanes_at(y, (batch * inner + k) * columns + j, of_y, lanes, lane, count);
+        made |= (sum & (~0ull >> (64 - count))) << (at - from);
+        at += count;
+    }
+    out[word] = made;
+}
+EXPORT(bit_product)

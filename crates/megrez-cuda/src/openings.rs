@@ -9,7 +9,8 @@ use bytemuck::{Pod, Zeroable};
 use megrez_kernels::{
     BitProducts, Memory as _, OpenSelected, OpenTruncated, Selected, SignedSums, Truncation,
 };
-use megrez_ring::Word;
+use megrez_plan::BitMatrices;
+use megrez_ring::{Word, bits};
 
 /// The kernels' `Selected`.
 #[repr(C)]
@@ -84,8 +85,17 @@ impl SignedSums for Cuda {
     }
 }
 
-/// On the host.
-impl BitProducts for Cuda {}
+impl BitProducts for Cuda {
+    fn bit_product(&self, x: &Buf<u64>, y: &Buf<u64>, sizes: BitMatrices) -> Result<Buf<u64>> {
+        let (n, [of_x, of_y]) = (sizes.elements(), sizes.lanes.map(|lanes| lanes as u64));
+        let [rows, inner, columns] = [sizes.rows, sizes.inner, sizes.columns].map(|size| size as u64);
+        let words = bits::words(n);
+        self.made(words, |out| {
+            let args = args![x.at(), y.at(), out, n as u64, rows, inner, columns, of_x, of_y];
+            self.run(&Unit::bits(), "bit_product", words, args)
+        })
+    }
+}
 
 impl OpenSelected for Cuda {
     fn open_selected<W: Word>(&self, j: usize, s: &Selected<'_, W, Self>) -> Result<Buf<W>> {
