@@ -492,6 +492,41 @@ fn many_rows_are_guided_through_hidden_trees() {
     assert!(!same(&[8; 16], (&[8; 16], false)));
 }
 
+/// Between parties, where truncations give one more at times: rows on thresholds and beside them go
+/// where the file says.
+#[test]
+fn guided_trees_give_the_same_between_parties() {
+    for (ring, chain) in [(64, true), (40, false)] {
+        let (rows, features) = (1500, 3);
+        let (attributes, trees) = grown(7, &[8, 5, 8, 7, 8, 8], features as i64, &MODES, chain);
+        let x = (0..rows * features).map(|i| ((i * 7919) % 16_385) as f32 / 2048.0 - 4.0);
+        let x = Tensor::new([rows, features], x.collect());
+        let want: Vec<f32> = x.data.chunks(features).map(|row| trees.value(row)).collect();
+        let g = graph("TreeEnsembleRegressor", &x, attributes, 1).unwrap();
+        let options = CompileOptions {
+            ring,
+            frac: 12,
+            input_range: Interval::abs(4.0),
+            multiplies_bits: true,
+            defer_openings: true,
+            ..CompileOptions::default()
+        };
+        let compiled = compile(&g, &options).unwrap();
+        assert!(compiled.plan.steps.iter().any(|step| step.op == Op::BitMatMul), "so many rows are guided");
+        let word = |value: f32, frac: u32| {
+            let word = (f64::from(value) * 2f64.powi(frac as i32)).round() as i64;
+            word as u64 & u64::MAX >> (64 - ring)
+        };
+        let words = |values: &[f32], frac: u32| values.iter().map(|&v| word(v, frac)).collect::<Vec<_>>();
+        let data = compiled.data_inputs.iter().map(|input| (input.name.clone(), words(&x.data, input.frac)));
+        let weights = compiled.model_inputs.iter();
+        let weights = weights.map(|input| (input.name.clone(), words(&input.values, input.frac)));
+        let given = data.chain(weights).collect();
+        let found = crate::common::first_output("mizar", &compiled, &given);
+        assert!(crate::common::farthest(&found, &want) < 1e-3, "ring {ring}");
+    }
+}
+
 #[test]
 fn hidden_trees_have_one_plan_whatever_they_look_like() {
     let x = Tensor::filled([7, 5], 0.0);
