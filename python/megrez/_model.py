@@ -256,9 +256,9 @@ def compile(
             others is; by default none do, or what is fastest where `form` is `auto`.
         pool: how pools find a maximum; by default a tournament of ReLUs, or what is fastest on the network
             where `form` is `auto` or the protocol has one form of ReLU only.
-        trees: what everybody sees of ensembles of trees: how many there are, how deep, and how many leaves the
-            largest has, up to a power of two; or their exact shape and which feature each test looks at, which
-            takes fewer rounds. Thresholds and the numbers of leaves are secret in both.
+        trees: what everybody sees of ensembles of trees: how many there are, how deep, and how many leaves
+            the largest has, up to a power of two; or their exact shape and which feature each test looks at,
+            which takes fewer rounds. Thresholds and the numbers of leaves are secret in both.
         weights: who knows them: nobody but their owner; or every party, so that products with them send
             nothing. Those of large matrices then have 16 or 8 bits and lie in files that all parties of a
             host share.
