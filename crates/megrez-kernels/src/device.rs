@@ -179,14 +179,7 @@ pub trait Device:
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }
-        let (x, words) = (self.download(x.clone())?, bits::words(n));
-        let mut packed = Vec::with_capacity(bits::words(planes * n));
-        for (k, plane) in x.chunks_exact(words).take(planes).enumerate() {
-            let mut plane = plane.to_vec();
-            bits::clear_tail(&mut plane, n);
-            bits::append(&mut packed, k * n, &plane, n);
-        }
-        self.upload(packed)
+        self.upload(bits::dense(&self.download(x.clone())?, planes, n))
     }
     /// Undoes [`Device::pack_planes`].
     fn unpack_planes(
@@ -198,10 +191,7 @@ pub trait Device:
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }
-        let (x, words) = (self.download(x.clone())?, bits::words(n));
-        let mut out = Vec::with_capacity(planes * words);
-        (0..planes).for_each(|k| bits::append_run(&mut out, k * words * 64, &x, k * n, n));
-        self.upload(out)
+        self.upload(bits::spaced(&self.download(x.clone())?, 0, planes, n))
     }
     /// Runs a circuit on planes of `words` words: one buffer for every output of the circuit.
     fn run_circuit(

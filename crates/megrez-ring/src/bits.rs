@@ -57,6 +57,20 @@ pub fn append_run(packed: &mut Vec<u64>, filled: usize, from: &[u64], start: usi
     }
 }
 
+/// `count` runs of `n` bits, one after the other from bit `start` on, each on words of its own.
+pub fn spaced(from: &[u64], start: usize, count: usize, n: usize) -> Vec<u64> {
+    let mut out = Vec::with_capacity(count * words(n));
+    (0..count).for_each(|k| append_run(&mut out, k * words(n) * 64, from, start + k * n, n));
+    out
+}
+
+/// Undoes [`spaced`]: the first `count` runs; what is behind them on their words is left out.
+pub fn dense(spaced: &[u64], count: usize, n: usize) -> Vec<u64> {
+    let mut out = Vec::with_capacity(words(count * n));
+    (0..count).for_each(|k| append_run(&mut out, k * n, spaced, k * words(n) * 64, n));
+    out
+}
+
 /// `count` from 1 to 64 bits from bit `at` on.
 #[inline(always)]
 pub fn run(packed: &[u64], at: usize, count: usize) -> u64 {
@@ -134,6 +148,18 @@ mod tests {
                 let expected = |i: usize| if i < filled { i as u64 % 2 } else { bits[start + i - filled] };
                 prop_assert_eq!(&into, &pack(filled + n, expected));
             }
+        }
+
+        #[test]
+        fn runs_on_words_of_their_own_are_undone(bits in prop::collection::vec(0u64..2, 0..400), n in 1usize..140, start in 0usize..70) {
+            let packed = pack(bits.len(), |i| bits[i]);
+            let count = bits.len().saturating_sub(start) / n;
+            let apart = spaced(&packed, start, count, n);
+            prop_assert_eq!(apart.len(), count * words(n));
+            for k in 0..count {
+                prop_assert_eq!(&apart[k * words(n)..][..words(n)], pack(n, |i| bits[start + k * n + i]));
+            }
+            prop_assert_eq!(dense(&apart, count, n), pack(count * n, |i| bits[start + i]));
         }
 
         #[test]

@@ -65,10 +65,10 @@ impl Lowering<'_> {
             let most = 1i128 << j;
             let left = Range::uniform(-most, most);
             let left = self.combine_within("left", &[(1, &x), (-(1 << j), &whole)], 0, left)?;
-            let below = self.reached("below", &left, most, true)?;
-            let above = self.not("above", &below)?;
+            let floor = self.reached("floor", &left, most, true)?;
+            let more = self.not("one-more", &floor)?;
             let low = self.low_bit("bit", &near)?;
-            planes.push(self.xor("bit", &low, &above)?);
+            planes.push(self.xor("bit", &low, &more)?);
         }
         self.stack("bits", &planes.iter().collect::<Vec<_>>())
     }

@@ -169,20 +169,14 @@ impl Device for Cpu {
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }
-        let mut out = Vec::with_capacity(bits::words(planes * n));
-        let all = x.chunks_exact(bits::words(n)).take(planes).enumerate();
-        all.for_each(|(k, plane)| bits::append(&mut out, k * n, plane, n));
-        Ok(Arc::new(out))
+        Ok(Arc::new(bits::dense(x, planes, n)))
     }
 
     fn unpack_planes(&self, x: &Buf<u64>, planes: usize, n: usize) -> Result<Buf<u64>> {
         if n.is_multiple_of(64) {
             return Ok(x.clone());
         }
-        let words = bits::words(n);
-        let mut out = Vec::with_capacity(planes * words);
-        (0..planes).for_each(|k| bits::append_run(&mut out, k * words * 64, x, k * n, n));
-        Ok(Arc::new(out))
+        Ok(Arc::new(bits::spaced(x, 0, planes, n)))
     }
 
     fn run_circuit(&self, program: &Program, inputs: &[&Buf<u64>], words: usize) -> Result<Vec<Buf<u64>>> {

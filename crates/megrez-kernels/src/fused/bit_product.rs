@@ -61,14 +61,10 @@ impl BitProducts for Cpu {
                 }
             }
         });
-        if lanes.is_multiple_of(64) {
-            return self.upload(wide);
+        match lanes.is_multiple_of(64) {
+            true => self.upload(wide),
+            false => self.upload(bits::dense(&wide, n / lanes, lanes)),
         }
-        let mut packed = Vec::with_capacity(bits::words(n));
-        for (row, lane) in wide.chunks_exact(words).enumerate() {
-            bits::append(&mut packed, row * lanes, lane, lanes);
-        }
-        self.upload(packed)
     }
 }
 
@@ -95,15 +91,7 @@ impl Lanes {
         if !self.own {
             return (first..first + count).map(|i| bits::get(x, i).wrapping_neg()).collect();
         }
-        if self.lanes.is_multiple_of(64) {
-            return x[first * self.words..(first + count) * self.words].to_vec();
-        }
-        let mut out = Vec::with_capacity(count * self.words);
-        for i in first..first + count {
-            let filled = out.len() * 64;
-            bits::append_run(&mut out, filled, x, i * self.lanes, self.lanes);
-        }
-        out
+        bits::spaced(x, first * self.lanes, count, self.lanes)
     }
 }
 

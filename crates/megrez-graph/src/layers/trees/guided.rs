@@ -16,6 +16,7 @@
 
 use super::ensemble::{Ensemble, leaf_frac, room};
 use super::forest::{Forest, Next};
+use super::hidden::MAX_WEIGHTS;
 use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;
@@ -31,9 +32,6 @@ const COUNTED_ROUNDS: usize = 10;
 const STEPS: usize = 1 << 17;
 /// Trees of all rows from which on there are two halves.
 const HALVED_FROM: usize = 1 << 16;
-/// The most secret weights.
-const MAX_WEIGHTS: usize = 1 << 25;
-
 /// What everybody sees.
 struct Size {
     trees: usize,
@@ -119,9 +117,9 @@ impl Size {
 
     /// Whether this sends less than comparing `tests` tests at once does, rounds counted.
     fn pays(&self, cx: &Lowering, tests: usize) -> bool {
-        let compared = self.bits;
+        // What is asked, the feature's bits, and about as many for the comparison.
         let of = |(level, next): (Level, Option<usize>)| {
-            self.asked() + self.bits + compared + level.places + next.unwrap_or(0)
+            self.asked() + 2 * self.bits + level.places + next.unwrap_or(0)
         };
         let bits = self.led().map(of).sum::<usize>() + self.targets * self.number;
         let rounds = self.levels.len() * 7 + 5;
@@ -169,7 +167,7 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
         true => (trees.len() / 2).next_multiple_of(8).min(trees.len()),
         false => trees.len(),
     };
-    let sums = trees.chunks(half).map(|trees| {
+    let counts = trees.chunks(half).map(|trees| {
         let size = Size { trees: trees.len(), levels: size.levels.clone(), ..size };
         let mut places = Places::new(&size);
         for (t, tree) in trees.iter().enumerate() {
@@ -177,11 +175,26 @@ pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result
         }
         descend(cx, ensemble, &Asking { size: &size, ..asking.clone() }, &places, &words)
     });
-    let sums = sums.collect::<Result<Vec<_>, Refusal>>()?;
-    let terms: Vec<_> = sums.iter().map(|sum| (1, sum)).collect();
+    let counts = counts.collect::<Result<Vec<_>, Refusal>>()?;
+    // Bits of whole numbers from 0 on, of which half of their range is taken for every tree. What
+    // they add up to is known whatever that does to the ring.
+    let mut terms = vec![];
+    for counts in &counts {
+        for bit in 0..size.number {
+            terms.push((1i64 << bit, cx.pick("bit", counts, 1, &[bit])?));
+        }
+    }
+    let terms: Vec<_> = terms.iter().map(|(unit, plane)| (*unit, plane)).collect();
+    let taken = half_of(size.number).wrapping_mul(trees.len() as i64).wrapping_neg();
     let frac = leaf_frac(cx);
-    let sums = cx.combine_within("sums", &terms, 0, ensemble.bounds(frac).merged())?;
+    let sums = cx.combine_within("sums", &terms, taken, ensemble.bounds(frac).merged())?;
+    let sums = cx.reshape("sums", &sums, [size.targets, size.rows].into())?;
     cx.rescale("scaled", &sums, frac).map(Some)
+}
+
+/// What is added to numbers of so many bits with their sign so that none is below 0.
+fn half_of(number: usize) -> i64 {
+    1 << (number - 1)
 }
 
 /// Where the tests and leaves of every tree are, level by level.
@@ -250,6 +263,7 @@ fn matrix(
     cx.hidden_bits(x, (role, &bits))
 }
 
+/// How often each bit of the numbers [targets, bits, rows] is set at the leaves that rows reach.
 fn descend(
     cx: &mut Lowering,
     ensemble: &Ensemble,
@@ -281,7 +295,7 @@ fn descend(
         ended.push((at, ways));
     }
     // The bits of the numbers at the ends.
-    let half = 1i64 << (number - 1);
+    let half = half_of(number);
     let ends: Vec<(usize, usize)> =
         ended.iter().flat_map(|&(at, _)| (0..size.levels[at].ways()).map(move |way| (at, way))).collect();
     let set = |tree: usize, bit: usize, end: usize| {
@@ -296,12 +310,7 @@ fn descend(
     let ones = cx.bit_to_ring("ones", &found)?;
     let ones = cx.reshape("by-tree", &ones, [trees, targets * number * rows].into())?;
     let counts = cx.sum("counts", &ones, 0)?;
-    let counts = cx.reshape("by-target", &counts, [targets, number, rows].into())?;
-    let planes = (0..number).map(|bit| cx.pick("bit", &counts, 1, &[bit])).collect::<Result<Vec<_>, _>>()?;
-    let terms: Vec<_> = planes.iter().enumerate().map(|(bit, plane)| (1i64 << bit, plane)).collect();
-    let most = i128::from(half) * trees as i128;
-    let sums = cx.combine_within("sums", &terms, -half * trees as i64, Range::uniform(-most, most))?;
-    cx.reshape("sums", &sums, [targets, rows].into())
+    cx.reshape("by-target", &counts, [targets, number, rows].into())
 }
 
 /// How far the numbers before a border ([`room`]) may lie below the range.
@@ -360,19 +369,16 @@ impl<'a> Asking<'a> {
     /// trees, rows] says where they are; nothing at the roots.
     fn ways(&self, cx: &mut Lowering, tests: &[Secret; 2], here: Option<&Secret>) -> Result<Secret, Refusal> {
         let &Size { trees, features, rows, bits, .. } = self.size;
+        let [feature, number] = tests;
         let [feature, number] = match here {
             Some(here) => {
                 let here = cx.by_tree(here, trees, rows)?;
-                let [feature, number] = tests;
                 [cx.bit_product("feature", feature, &here)?, cx.bit_product("threshold", number, &here)?]
             }
-            None => {
-                let [feature, number] = tests;
-                [
-                    cx.broadcast("feature", feature, &[trees, features, 1, rows].into())?,
-                    cx.broadcast("threshold", number, &[trees, bits, 1, rows].into())?,
-                ]
-            }
+            None => [
+                cx.broadcast("feature", feature, &[trees, features, 1, rows].into())?,
+                cx.broadcast("threshold", number, &[trees, bits, 1, rows].into())?,
+            ],
         };
         let feature = cx.reshape("asked", &feature, [1, trees, features, rows].into())?;
         let value = cx.bit_product("value", &feature, &self.columns)?;

@@ -22,7 +22,7 @@ use crate::tensor::Tensor;
 use megrez_plan::View;
 
 /// The most secret weights that stand for the shape of the trees.
-const MAX_WEIGHTS: usize = 1 << 25;
+pub(super) const MAX_WEIGHTS: usize = 1 << 25;
 
 /// The sums of all trees [targets, rows], from the features [features, rows].
 pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result<Secret, Refusal> {
