@@ -6,6 +6,9 @@ use crate::problem::Refusal;
 use crate::range::Range;
 use crate::tensor::Tensor;
 
+/// The most secret weights that stand for the shape of hidden trees.
+pub(super) const MAX_WEIGHTS: usize = 1 << 25;
+
 /// A forest with its weights.
 pub(super) struct Ensemble<'a> {
     pub forest: &'a Forest,

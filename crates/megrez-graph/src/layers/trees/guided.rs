@@ -14,9 +14,8 @@
 //!
 //! Words are opened nowhere between: all is bits, so that a test costs as many as it has.
 
-use super::ensemble::{Ensemble, leaf_frac, room};
+use super::ensemble::{Ensemble, MAX_WEIGHTS, leaf_frac, room};
 use super::forest::{Forest, Next};
-use super::hidden::MAX_WEIGHTS;
 use crate::lowering::{Lowering, Secret};
 use crate::problem::Refusal;
 use crate::range::Range;

@@ -14,15 +14,12 @@
 //! digits: the exclusive or over the leaves of one digit is local, so that few bits, not L, must
 //! become numbers before the products with the leaves' values.
 
-use super::ensemble::{Distances, Ensemble, leaf_frac};
+use super::ensemble::{Distances, Ensemble, MAX_WEIGHTS, leaf_frac};
 use crate::lowering::{Lowering, Secret};
 use crate::problem::{Refusal, refuse};
 use crate::range::Range;
 use crate::tensor::Tensor;
 use megrez_plan::View;
-
-/// The most secret weights that stand for the shape of the trees.
-pub(super) const MAX_WEIGHTS: usize = 1 << 25;
 
 /// The sums of all trees [targets, rows], from the features [features, rows].
 pub(super) fn sums(cx: &mut Lowering, ensemble: &Ensemble, x: &Secret) -> Result<Secret, Refusal> {
