@@ -13,16 +13,19 @@ DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
 BIN := $(VENV)/bin
+# Installs packages of Python in a tenth of pip's time.
+UV_VERSION := 0.13.9
+INSTALL := $(BIN)/uv pip install -q --python
 # The processors that `make wheels` builds for.
 WHEELS ?= x86_64 aarch64
 # What runs what was built and looks at what it does, ...
-TESTS := test-rust assurance python test-python demo-wheel
-# ... and with everything that reads or compiles only, in this order; `.ci/run` goes through this list and times it.
-CHECKS := fmt-check deny test-rust assurance lint-rust doc miri check-cuda check-deploy python lint-python test-python site demo-wheel
+TESTS := test-rust assurance test-python
+# ... and with the wheel, and all that reads or compiles only; `.ci/run` goes through this list and times it.
+CHECKS := fmt-check deny test-rust assurance test-python lint-rust doc miri check-cuda check-deploy lint-python site python test-wheel
 # Everything that is written in Python.
 PYTHON_SOURCES := python examples docs scripts benches notebooks deploy
 
-.PHONY: help demo demo-train build test check checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu paper-tables python wheels site demo-wheel \
+.PHONY: help demo demo-train build test check checks assurance assurance-all test-rust test-python chaos lint lint-rust lint-python doc fmt fmt-check check-cuda check-deploy bench-gpu paper-tables python wheels site test-wheel \
 	fuzz-smoke deny miri coverage clean
 
 help: ## Show this list.
@@ -47,15 +50,19 @@ checks:
 # Tests of parties wait for each other, and for those who never come: more run at a time than there are cores.
 THREADS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$(( n < 4 ? 4 : n )))
 
-# Not the programs in the examples of crates, which clippy compiles, nor the extension of Python, which has no tests.
+# All tests run what is built once: of one profile, and of one choice of features, which is that of the whole workspace.
+ONCE := --profile once --workspace --locked
+BUILT := $${CARGO_TARGET_DIR:-target}/once
+
+# Not the programs in the examples of crates, which clippy compiles.
 test-rust: ## Run the tests of all crates, documentation examples included.
-	RUST_TEST_THREADS=$(THREADS) cargo test --workspace --exclude megrez-py --locked --no-fail-fast --lib --bins --tests
-	cargo test --workspace --exclude megrez-py --locked --doc
+	RUST_TEST_THREADS=$(THREADS) cargo test $(ONCE) --no-fail-fast --lib --bins --tests
+	cargo test $(ONCE) --doc
 
 # As tests build it: `cargo run` would build all that it stands on with other features.
 assurance: ## Have machines check that no plan leaks: a part, within minutes.
-	cargo test --workspace --exclude megrez-py --locked --no-run --test masks
-	$${CARGO_TARGET_DIR:-target}/debug/megrez-assurance
+	cargo test $(ONCE) --no-run --test masks
+	$(BUILT)/megrez-assurance
 
 assurance-all: ## The same, whole: 10,000 random plans, all networks, all mutants, exact views.
 	cargo run --release --locked --bin megrez-assurance -- --plans 1500 --mutants all --zoo all --views 16
@@ -82,8 +89,14 @@ COVERAGE ?= --workspace
 coverage: ## Measure which lines the tests of Rust run; needs cargo-llvm-cov and nightly's llvm-tools.
 	cargo +$(NIGHTLY) llvm-cov --locked $(COVERAGE) --summary-only
 
-test-python: python ## Run the tests of the Python package.
-	$(BIN)/python -m pytest -q -n 2 python/tests
+# The sources of the package, and beside them the module as the tests of Rust build it.
+test-python: $(VENV)/tests ## Run the tests of the Python package.
+	cargo build $(ONCE) --example native
+	rm -rf target/package
+	mkdir target/package
+	cp -r python/megrez target/package
+	cp $(BUILT)/examples/libnative.so target/package/megrez/_native.abi3.so
+	PYTHONPATH=$(abspath target/package) $(BIN)/python -m pytest -q -n 2 python/tests
 
 # Longer on a machine that has the time: MINUTES=120.
 MINUTES ?= 5
@@ -99,7 +112,7 @@ lint-rust:
 	cargo check --quiet --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}
 
 # mypy looks into the packages that the sources import, so they must be there.
-lint-python: python
+lint-python: $(VENV)/tools $(VENV)/tests
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy
@@ -126,9 +139,9 @@ check-cuda: ## Compile every CUDA kernel for sm_80 and sm_90; needs no GPU.
 check-deploy: target/tools/deploy ## Check Dockerfile, manifests and unit; needs systemd-analyze, and no engine.
 	sh deploy/check.sh target/tools/deploy
 
-target/tools/deploy: deploy/requirements.txt
+target/tools/deploy: deploy/requirements.txt | $(BIN)/uv
 	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install -q -r deploy/requirements.txt
+	$(INSTALL) $@/bin/python -r deploy/requirements.txt
 	touch $@
 
 bench-gpu: ## Check and measure everything on this machine's GPU; writes gpu.json.
@@ -137,10 +150,9 @@ bench-gpu: ## Check and measure everything on this machine's GPU; writes gpu.jso
 paper-tables: ## Run the papers' tables with the installed wheel, and judge their claims; writes target/papers.
 	$(BIN)/python benches/papers.py
 
-python: $(VENV)/tools ## Build this machine's wheel, check it, and install it into the virtual environment.
+python: $(VENV)/tools $(VENV)/tests ## Build this machine's wheel, check it, and install it into the virtual environment.
 	$(BIN)/python scripts/wheels.py
-	$(BIN)/python -m pip install -q --force-reinstall --no-deps target/wheels/*_$$(uname -m).whl
-	$(BIN)/python -m pip install -q -r python/requirements-test.txt
+	$(INSTALL) $(BIN)/python --reinstall --no-deps target/wheels/*_$$(uname -m).whl
 
 wheels: $(VENV)/tools ## Build what a release has, in target/wheels: a wheel for each processor, checked, and the sources.
 	$(BIN)/python scripts/wheels.py $(WHEELS)
@@ -148,9 +160,10 @@ wheels: $(VENV)/tools ## Build what a release has, in target/wheels: a wheel for
 	cd target/wheels && sha256sum *.whl *.tar.gz > SHA256SUMS
 
 # What is installed needs nothing of this repository.
-demo-wheel: python
+test-wheel: python ## Run what was installed of the wheel: the demo, and the tests of how models are run.
 	mkdir -p target/empty
 	cd target/empty && $(abspath $(BIN))/megrez demo
+	$(BIN)/python -m pytest -q -n 2 python/tests/test_package.py python/tests/test_run.py
 
 fuzz-smoke: ## Run every fuzz target for a moment; needs the nightly toolchain and cargo-fuzz.
 	for target in $$(cargo +$(NIGHTLY) fuzz list); do \
@@ -161,11 +174,18 @@ clean: ## Remove everything that was built.
 	cargo clean
 	rm -rf $(VENV) fuzz/target fuzz/corpus fuzz/artifacts
 
-$(VENV)/site: docs/requirements.txt $(VENV)/tools
-	$(BIN)/python -m pip install -q -r docs/requirements.txt
+$(VENV)/site: docs/requirements.txt | $(BIN)/uv
+	$(INSTALL) $(BIN)/python -r docs/requirements.txt
 	touch $@
 
-$(VENV)/tools: .ci/requirements.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -r .ci/requirements.txt
+$(VENV)/tests: python/requirements-test.txt | $(BIN)/uv
+	$(INSTALL) $(BIN)/python -r python/requirements-test.txt
 	touch $@
+
+$(VENV)/tools: .ci/requirements.txt | $(BIN)/uv
+	$(INSTALL) $(BIN)/python -r .ci/requirements.txt
+	touch $@
+
+$(BIN)/uv:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q uv==$(UV_VERSION)

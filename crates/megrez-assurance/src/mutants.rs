@@ -10,7 +10,7 @@
 //! protocol's proof, or in the checker.
 
 use crate::cases::Case;
-use crate::masks::{WalkError, examine_runs, streams_of};
+use crate::masks::{WalkError, hides, streams_of};
 pub use crate::mutation::{Address, Mutation, Stream};
 
 /// All mutations of a case's walk.
@@ -62,7 +62,7 @@ pub enum Fate {
 /// # Errors
 /// If the protocol cannot walk the plan.
 pub fn fate(protocol: &str, case: &Case, mutation: &Mutation) -> Result<Fate, WalkError> {
-    if !examine_runs(protocol, &case.plan, case.options(), Some(mutation.clone()))?.is_masked() {
+    if !hides(protocol, &case.plan, case.options(), mutation.clone())? {
         return Ok(Fate::Killed);
     }
     Ok(harmless(protocol, mutation).map_or(Fate::Survived, Fate::Harmless))

@@ -3,7 +3,7 @@
 
 use crate::common::{Deployment, cli, example, signal};
 use crate::deployment::images;
-use crate::jobs::{TRAIN, part, store};
+use crate::jobs::{part, store, train};
 use megrez::ErrorKind;
 use megrez::train::Consent;
 use megrez_net::{Identity, PeerName, dial};
@@ -177,7 +177,7 @@ fn jobs_keep_to_the_rules_of_whose_rows_they_are() {
     deployment.cli("bob", "allow clinic-b alice --runs 3", &[]).refused(&["rows are not run"]);
     let job = deployment.folder.path("job");
     let propose = |epochs: usize, more: &str| {
-        let train = TRAIN.replace("--epochs 6", &format!("--epochs {epochs}"));
+        let train = train(&deployment.folder, epochs);
         let keep = "--keep digits --run-batch 30";
         let line = format!("{train} --data clinic-a,clinic-b {keep} {more} --propose {{}}");
         deployment.cli("alice", &line, &[&job])

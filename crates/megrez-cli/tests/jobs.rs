@@ -1,7 +1,8 @@
 //! Training as a job of the parties: stored rows, their owners' approval, kept models, stopping and
 //! resuming.
 
-use crate::common::{Deployment, HANG, example};
+use crate::common::onnx::{Message, int, ints, model, node, tensor, value};
+use crate::common::{Deployment, Folder, HANG, example};
 use megrez::train::{Bound, Job, Opening, Validation, of_job};
 use megrez_graph::{Tensor, npy};
 use megrez_plan::{KEPT, Plan};
@@ -47,7 +48,64 @@ fn right_of(deployment: &Deployment, client: &str, model: &str, x: &Path, rows: 
     logits.chunks(10).zip(&labels.data).filter(|(row, label)| best(row) == **label as usize).count()
 }
 
-pub const TRAIN: &str = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 6";
+/// A layer's weights, uniform and as large as such a layer's are to begin with.
+fn weights(name: &str, shape: &[i64]) -> Message {
+    let fan = shape[1..].iter().product::<i64>() as f32;
+    let mut state = shape.iter().fold(1u64, |state, n| state * 31 + *n as u64);
+    let mut drawn = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * (6.0 / fan).sqrt()
+    };
+    let count = shape.iter().product();
+    tensor(name, shape, &(0..count).map(|_: i64| drawn()).collect::<Vec<f32>>())
+}
+
+/// Two layers after what `before` makes `of` numbers, in a file: a hundredth of the weights of the
+/// networks that are built in, which learn the digits no better.
+fn network(folder: &Folder, input: (&str, &[i64]), before: (&[Message], &[Message]), of: i64) -> PathBuf {
+    let (width, turned) = (32, [int("transB", 1)]);
+    let dense = |layer: &str, inputs: [&str; 2], output: &str| {
+        let [weight, bias] = ["weight", "bias"].map(|what| format!("{layer}.{what}"));
+        node(layer, "Gemm", &[inputs[0], &weight, &bias], &[output], &turned)
+    };
+    let nodes = [
+        dense("fc1", ["flat", "fc1"], "hidden"),
+        node("relu", "Relu", &["hidden"], &["active"], &[]),
+        dense("fc2", ["active", "fc2"], "y"),
+    ];
+    let tensors = [
+        weights("fc1.weight", &[width, of]),
+        tensor("fc1.bias", &[width], &vec![0.0; width as usize]),
+        weights("fc2.weight", &[10, width]),
+        tensor("fc2.bias", &[10], &[0.0; 10]),
+    ];
+    let (nodes, tensors) = ([before.0, &nodes].concat(), [before.1, &tensors].concat());
+    let written = model(17, &nodes, &tensors, &[value(input.0, input.1)], &[value("y", &[0, 10])]);
+    folder.file(&format!("network-of-{}.onnx", input.0), written)
+}
+
+/// A convolution and two layers, on images.
+pub fn convolution(folder: &Folder) -> PathBuf {
+    let steps = [ints("kernel_shape", &[7, 7]), ints("strides", &[4, 4])];
+    let nodes = [
+        node("conv", "Conv", &["x", "conv.weight"], &["channels"], &steps),
+        node("relu0", "Relu", &["channels"], &["on"], &[]),
+        node("flatten", "Flatten", &["on"], &["flat"], &[]),
+    ];
+    let filters = [weights("conv.weight", &[4, 1, 7, 7])];
+    network(folder, ("x", &[0, 1, 28, 28]), (&nodes, &filters), 4 * 36)
+}
+
+/// Two layers, on rows.
+pub fn dense(folder: &Folder) -> PathBuf {
+    network(folder, ("flat", &[0, 784]), (&[], &[]), 784)
+}
+
+/// Training on images, which goes on after these words.
+pub fn train(folder: &Folder, epochs: usize) -> String {
+    let network = convolution(folder);
+    format!("--json train --model {} --batch 30 --rate 2^-4 --epochs {epochs}", network.display())
+}
 
 #[test]
 fn two_owners_train_a_model_that_nobody_holds() {
@@ -56,7 +114,7 @@ fn two_owners_train_a_model_that_nobody_holds() {
     store(&deployment, "bob", "clinic-b", &part(&deployment, "b", 180, 360), "--allow alice");
     let job = deployment.folder.path("job");
     // So long that chance does not decide how many digits are told apart in the end.
-    let longer = TRAIN.replace("--epochs 6", "--epochs 12");
+    let longer = train(&deployment.folder, 12);
     let propose = format!(
         "{longer} --data clinic-a,clinic-b --keep digits --allow mallory --run-batch 30 --propose {{}}"
     );
@@ -119,7 +177,8 @@ fn two_owners_train_a_model_that_nobody_holds() {
     deployment.cli("mallory", &format!("jobs --job {id}"), &[]).refused(&["no job"]);
 
     // What was trained on bob's rows is not trained further without him, not even on alice's own.
-    let further = format!("{TRAIN} --data clinic-a --start digits --keep more --run-batch 30");
+    let train = train(&deployment.folder, 6);
+    let further = format!("{train} --data clinic-a --start digits --keep more --run-batch 30");
     deployment.cli("alice", &further, &[]).refused(&["`bob`, who has a say in `digits`, has not approved"]);
     let further = format!("{further} --propose {{}}");
     deployment.cli("alice", &further, &[&job]).ok();
@@ -182,8 +241,9 @@ fn owners_of_different_columns_and_of_the_labels_train_on_the_same_rows() {
         .refused(&["the identifier of row 1 is that of an earlier row, too"]);
 
     let job = deployment.folder.path("job");
+    let network = dense(&deployment.folder).display().to_string();
     let propose = |data: &str| {
-        let train = TRAIN.replace("net-b", "net-a").replace("--epochs 6", "--epochs 8");
+        let train = format!("--json train --model {network} --batch 30 --rate 2^-4 --epochs 8");
         let line = format!("{train} --data {data} --keep digits --run-batch 30 --propose {{}}");
         deployment.cli("alice", &line, &[&job])
     };
@@ -231,8 +291,9 @@ fn owners_of_different_columns_and_of_the_labels_train_on_the_same_rows() {
     // What it says of the same rows as they are stored: nobody has them whole, and all who have a
     // say in rows or model are asked.
     let said = deployment.folder.path("said.npy");
-    let propose = "--json predict --model-name digits --model net-a --data left+right --propose {}";
-    let proposed = deployment.cli("alice", propose, &[&job]).json("megrez.propose/1");
+    let propose =
+        format!("--json predict --model-name digits --model {network} --data left+right --propose {{}}");
+    let proposed = deployment.cli("alice", &propose, &[&job]).json("megrez.propose/1");
     let says = proposed["says"].to_string();
     assert!(says.contains("OPENED to `alice` at the end: `predicted`, 1800 numbers"), "{says}");
     let predict = "--json predict --job {} --output {}";
@@ -271,7 +332,7 @@ fn a_private_job_says_what_its_plans_guarantee() {
         let proposed = deployment.cli("alice", &line, &[&job]).json("megrez.propose/1");
         proposed["says"].to_string()
     };
-    let dense = "--model net-a --keep private --run-batch 30";
+    let dense = &format!("--model {} --keep private --run-batch 30", dense(&deployment.folder).display());
     let all = says(&format!("{dense} --losses-to alice"));
     assert!(all.contains("OPENED to `alice` after every epoch") && all.contains("and not of what"), "{all}");
     let all = says(dense);
@@ -321,7 +382,8 @@ fn a_private_job_says_what_its_plans_guarantee() {
     twice.stages.push(twice.stages[0].clone());
     assert_eq!(of_job(&twice).unwrap().rho, 2.0 * of_job(&made).unwrap().rho);
     // Convolutions have the same.
-    let line = format!("{train} --model net-b --keep images --propose {{}}");
+    let network = convolution(&deployment.folder);
+    let line = format!("{train} --model {} --keep images --propose {{}}", network.display());
     let proposed = deployment.cli("alice", &line, &[&job]).json("megrez.propose/1");
     assert!(proposed["says"].to_string().contains("PRIVATE by the plans"), "{proposed}");
     // Rules may ask for a guarantee: a job is refused before anybody is asked, and by the parties
@@ -355,10 +417,10 @@ fn held_out_rows_are_counted_on_and_nothing_is_learnt_from_them() {
     let [x, y] = part(&deployment, "rows", 60, 360);
     let job = deployment.folder.path("job");
     // So long that the order of rows, which is drawn, does not decide how many are told apart.
-    let longer = TRAIN.replace("--epochs 6", "--epochs 12");
-    let train =
+    let longer = train(&deployment.folder, 12);
+    let long =
         format!("{longer} --inputs {{}} --labels {{}} --validation held-out --keep digits --run-batch 30");
-    let propose = format!("{train} --propose {{}}");
+    let propose = format!("{long} --propose {{}}");
     let proposed = deployment.cli("alice", &propose, &[&x, &y, &job]).json("megrez.propose/1");
     let says = proposed["says"].to_string();
     for words in [
@@ -385,11 +447,12 @@ fn held_out_rows_are_counted_on_and_nothing_is_learnt_from_them() {
         "{first}, {last} of 60 counted, {says} right"
     );
     // Nothing of bob's is in the model, which is trained further without him.
-    let further = format!("{TRAIN} --inputs {{}} --labels {{}} --start digits --keep more");
+    let train = train(&deployment.folder, 6);
+    let further = format!("{train} --inputs {{}} --labels {{}} --start digits --keep more");
     deployment.cli("alice", &further, &[&x, &y]).ok();
 
     // Rows of this client are held out as files; targets have a loss.
-    let mean = "--json train --model net-b --loss mse --batch 30 --rate 2^-7 --epochs 2 --keep squares";
+    let mean = train.replace("--rate 2^-4 --epochs 6", "--loss mse --rate 2^-7 --epochs 2 --keep squares");
     let own = format!("{mean} --inputs {{}} --labels {{}} --test-inputs {{}} --test-labels {{}}");
     let [test_x, test_y] = part(&deployment, "test", 0, 60);
     for labels in [&y, &test_y] {
@@ -409,7 +472,7 @@ fn held_out_rows_are_counted_on_and_nothing_is_learnt_from_them() {
     assert_eq!(stored.matches("rows-").count(), 1, "{stored}");
     // Other protocols count and compare by other steps.
     for protocol in ["aby3", "alkaid"] {
-        let line = format!("{TRAIN} --protocol {protocol} --inputs {{}} --labels {{}} --keep {protocol}")
+        let line = format!("{train} --protocol {protocol} --inputs {{}} --labels {{}} --keep {protocol}")
             + " --test-inputs {} --test-labels {} --run-batch 30";
         let report = deployment.cli("alice", &line, &[&x, &y, &test_x, &test_y]).json("megrez.train-job/1");
         let counted = report["accuracies"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() * 60.0);
@@ -427,7 +490,7 @@ fn a_job_whose_weights_leave_their_bounds_ends_there() {
     let deployment = Deployment::start("");
     let [x, y] = part(&deployment, "rows", 60, 360);
     let job = deployment.folder.path("job");
-    let train = TRAIN.replace("--epochs 6", "--epochs 2");
+    let train = train(&deployment.folder, 2);
     let begin = "--json train --job {}";
     for protocol in ["mizar", "aby3", "alkaid"] {
         let line = format!(
@@ -460,7 +523,7 @@ fn one_owner_keeps_what_was_trained() {
     let deployment = Deployment::start("");
     let [x, y] = part(&deployment, "a", 0, 360);
     // So long that the order of rows, which is drawn, does not decide how many are told apart.
-    let longer = TRAIN.replace("--epochs 6", "--epochs 12");
+    let longer = train(&deployment.folder, 12);
     let line = format!("{longer} --inputs {{}} --labels {{}} --keep digits --run-batch 30");
     let report = deployment.cli("alice", &line, &[&x, &y]).json("megrez.train-job/1");
     assert_eq!(report["state"], "done");
@@ -495,8 +558,9 @@ fn a_job_runs_over_the_links_that_its_client_asks_for() {
     let deployment = Deployment::start("allow_shaping = true");
     store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 60), "");
     let job = deployment.folder.path("job");
-    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 2 --halve-every 1 --data rows --keep digits --propose {}";
-    let proposed = deployment.cli("alice", line, &[&job]).json("megrez.propose/1");
+    let train = train(&deployment.folder, 2);
+    let line = format!("{train} --halve-every 1 --data rows --keep digits --propose {{}}");
+    let proposed = deployment.cli("alice", &line, &[&job]).json("megrez.propose/1");
     // Each rate has a plan of its own, which an approval binds.
     let says = proposed["says"].to_string();
     assert!(says.contains("of epochs 1 to 1 is the plan") && says.contains("of epochs 2 to 2"), "{says}");
@@ -529,8 +593,9 @@ fn until(deployment: &Deployment, id: &str, what: impl Fn(&Json) -> bool) -> Jso
 fn a_job_outlives_its_client_a_stop_and_a_party() {
     let mut deployment = Deployment::start("");
     store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 360), "");
-    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 8 --halve-every 5 --data rows --keep digits --run-batch 30 --detach";
-    let report = deployment.cli("alice", line, &[]).json("megrez.train-job/1");
+    let train = train(&deployment.folder, 8);
+    let line = format!("{train} --halve-every 5 --data rows --keep digits --run-batch 30 --detach");
+    let report = deployment.cli("alice", &line, &[]).json("megrez.train-job/1");
     let id = report["job"].as_str().unwrap().to_owned();
     // Nobody is connected, and it goes on.
     until(&deployment, &id, |now| now["epoch"].as_u64() >= Some(1));
@@ -585,8 +650,8 @@ fn an_approval_holds_at_every_party_for_the_very_rows_as_long_as_it_stands() {
     store(&deployment, "alice", "clinic-a", &part(&deployment, "a", 0, 180), "");
     store(&deployment, "bob", "clinic-b", &rows, "--allow alice");
     let job = deployment.folder.path("job");
-    let propose = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 5000 --data clinic-a,clinic-b --keep digits \
-                   --run-batch 30 --propose {}";
+    let train = train(&deployment.folder, 5000);
+    let propose = &format!("{train} --data clinic-a,clinic-b --keep digits --run-batch 30 --propose {{}}");
     deployment.cli("alice", propose, &[&job]).ok();
     let (begin, approve) = ("--json train --detach --job {}", "approve --job {} --of clinic-b");
     deployment.cli("bob", approve, &[&job]).ok();
@@ -633,8 +698,9 @@ fn a_job_survives_any_party_at_any_point_of_a_step() {
     let kills = std::env::var("MEGREZ_KILLS").map_or(3, |n| n.parse().unwrap());
     let mut deployment = Deployment::start("");
     store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 360), "");
-    let line = "--json train --model net-b --batch 30 --rate 2^-5 --epochs 1000 --data rows --keep digits --run-batch 30 --detach";
-    let report = deployment.cli("alice", line, &[]).json("megrez.train-job/1");
+    let train = train(&deployment.folder, 1000);
+    let line = format!("{train} --data rows --keep digits --run-batch 30 --detach");
+    let report = deployment.cli("alice", &line, &[]).json("megrez.train-job/1");
     let id = report["job"].as_str().unwrap().to_owned();
     let mut before = vec![];
     for kill in 0..kills {

@@ -2,7 +2,7 @@
 
 use crate::common::{Deployment, HANG, example, run_small, signal};
 use crate::deployment::images;
-use crate::jobs::{TRAIN, part, store};
+use crate::jobs::{part, store, train};
 use megrez::{Cluster, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -163,7 +163,8 @@ fn replicas_deal_with_the_shards_of_a_step() {
     let deployment = Deployment::start_replicas(2, "allow_shaping = true", &|_| {});
     store(&deployment, "alice", "digits", &part(&deployment, "a", 0, 128), "");
     // A step has all rows: in whichever order they come, its gradients are the same.
-    let train = TRAIN.replace("--batch 30 --rate 2^-5", "--batch 128 --rate 2^-3 --momentum 0.5");
+    let train = train(&deployment.folder, 6);
+    let train = train.replace("--batch 30 --rate 2^-4", "--batch 128 --rate 2^-3 --momentum 0.5");
     let losses = |more: &str| -> Vec<f64> {
         let report =
             deployment.cli("alice", &format!("{train} --data digits {more}"), &[]).json("megrez.train-job/1");

@@ -1,6 +1,6 @@
 //! NumPy's arrays and the library's tensors.
 
-use crate::error::refused;
+use super::error::refused;
 use megrez_graph::Tensor;
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;

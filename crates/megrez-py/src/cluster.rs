@@ -1,11 +1,11 @@
 //! Clusters of parties: on this machine, in this process, or elsewhere.
 
-use crate::arrays::{Given, Named, arrays, tensors};
-use crate::ending::Call;
-use crate::error::{error, refused};
-use crate::model::Model;
-use crate::program::program;
-use crate::wait::{Watch, wait};
+use super::arrays::{Given, Named, arrays, tensors};
+use super::ending::Call;
+use super::error::{error, refused};
+use super::model::Model;
+use super::program::program;
+use super::wait::{Watch, wait};
 use megrez::generate::{Choice, Generation, LanguageModel, Sampling};
 use megrez::protocols::find;
 use megrez::report::Cost;

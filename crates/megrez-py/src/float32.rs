@@ -1,10 +1,10 @@
 //! Floating-point programs on parties of this machine. Requests and replies are JSON:
 //! `python/megrez/float32.py` writes and reads them.
 
-use crate::ending::Call;
-use crate::error::refused;
-use crate::program::program;
-use crate::wait::wait;
+use super::ending::Call;
+use super::error::refused;
+use super::program::program;
+use super::wait::wait;
 use megrez::float32::{Connection, Pair, Reply, Request};
 use megrez::{Error, Result};
 use megrez_net::NetProfile;

@@ -1,8 +1,8 @@
 //! Compiled models.
 
-use crate::arrays::{Given, Named, arrays, tensors};
-use crate::error::{error, refused};
-use crate::wait::wait;
+use super::arrays::{Given, Named, arrays, tensors};
+use super::error::{error, refused};
+use super::wait::wait;
 use megrez::calibrate::measure;
 use megrez::{
     CompileRequest, Described, Disclosure, Error, ErrorKind, Forecast, Recipe, Result, Roles, check_apart,

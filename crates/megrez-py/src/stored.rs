@@ -1,8 +1,8 @@
 //! What parties keep for a client.
 
-use crate::cluster::Cluster;
-use crate::error::refused;
-use crate::wait::wait;
+use super::cluster::Cluster;
+use super::error::refused;
+use super::wait::wait;
 use megrez::Material;
 use megrez_service::approval::{Grant, Rules, now_s};
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ pub fn allow(
     let until_s = days.map(|days| now_s() + u64::from(days) * 24 * 3600);
     let allow: Vec<Grant> =
         clients.into_iter().map(|client| Grant { client, since_s: now_s(), runs, rows, until_s }).collect();
-    let rules = rules.as_deref().map(Rules::load).transpose().map_err(crate::error::error)?;
+    let rules = rules.as_deref().map(Rules::load).transpose().map_err(super::error::error)?;
     let connection = cluster.job()?;
     wait(py, None, move |_| connection.run_connected(|cluster| cluster.allow(&name, &allow, rules.as_ref())))
 }
@@ -50,5 +50,5 @@ pub fn discard(py: Python<'_>, cluster: &Cluster, material: String) -> PyResult<
     let discard = move |material: Material| {
         wait(py, None, move |_| connection.run_connected(|cluster| cluster.discard(material.into())))
     };
-    discard(material.parse().map_err(crate::error::error)?)
+    discard(material.parse().map_err(super::error::error)?)
 }

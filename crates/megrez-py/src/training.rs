@@ -1,10 +1,10 @@
 //! Training as a job of the parties, which goes on while Python does something else.
 
-use crate::arrays::{Given, tensors};
-use crate::cluster::Cluster;
-use crate::error::{error, refused};
-use crate::model::Model;
-use crate::wait::wait;
+use super::arrays::{Given, tensors};
+use super::cluster::Cluster;
+use super::error::{error, refused};
+use super::model::Model;
+use super::wait::wait;
 use megrez::train::{
     Boosting, Budget, Course, Form, Grows, History, Job, Learning, Network, NewRows, Optimiser, Rehearsal,
     Rows, Stands, Trained, Wanted, fresh, history, propose, rehearse, rehearse_trees, room, tree_options,

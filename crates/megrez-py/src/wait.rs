@@ -1,8 +1,8 @@
 //! Long calls: they run in a thread of their own, so that other threads of Python go on and Ctrl-C
 //! ends the wait.
 
-use crate::ending::Call;
-use crate::error::{error, refused};
+use super::ending::Call;
+use super::error::{error, refused};
 use megrez::{Error, Result};
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -194,12 +194,11 @@ pub(super) fn view(state: &State, observer: &Observer) -> Counted {
     }
     for at in 0..view.rows.len() {
         let Some(row) = &view.rows[at] else { continue };
-        let others: BTreeSet<usize> =
-            row.terms.iter().flat_map(|t| view.linear[&t.draw].all()).filter(|&o| o != at).collect();
-        let name = |row: usize| view.rows[row].as_ref().map(|row| message_name(state, row.message));
+        let others = row.terms.iter().flat_map(|t| view.linear[&t.draw].all()).filter(|&o| o != at);
+        let others: BTreeSet<usize> = others.filter_map(|o| Some(view.rows[o].as_ref()?.message)).collect();
         let labels: BTreeSet<&str> =
             row.terms.iter().map(|t| state.draws[t.draw as usize].name.as_str()).collect();
-        let with: BTreeSet<String> = others.into_iter().filter_map(name).collect();
+        let with: BTreeSet<String> = others.into_iter().map(|message| message_name(state, message)).collect();
         counted.unmasked.push(Unmasked {
             observer: observer.to_string(),
             message: message_name(state, row.message),

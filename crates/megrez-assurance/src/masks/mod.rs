@@ -78,6 +78,21 @@ pub fn examine_plans(protocol: &str, plans: &[Plan]) -> Result<Report, WalkError
     report(protocol, plans, Options::default(), None)
 }
 
+/// Whether every view of a protocol whose randomness is weakened is masked: no view is looked at
+/// after one that is not.
+pub(crate) fn hides(
+    protocol: &str,
+    plan: &Plan,
+    options: Options<'_>,
+    mutation: Mutation,
+) -> Result<bool, WalkError> {
+    let plans = std::slice::from_ref(plan);
+    let world = session::walk(protocol, plans, options, Some(mutation))?;
+    let state = &*world.state();
+    let masked = |observer: &Observer| check::view(state, observer).unmasked.is_empty();
+    Ok(state.trouble.is_empty() && observers(plans).iter().all(masked))
+}
+
 fn report(
     protocol: &str,
     plans: &[Plan],

@@ -3,33 +3,27 @@
 use super::cases::Case;
 use super::cosets::Space;
 use super::draws::{Assignment, Draw, Kind, Mutation, World};
-use super::session::{Broken, Element, Sharing, Transcript, run};
-use crate::views::device::Enumerating;
+use super::session::{Broken, Element, Sharing, Suite, Transcript, run, suite};
 use megrez_plan::Plan;
-use megrez_protocols::Suite;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A suite that runs a case.
-pub(super) struct Bench<'a, S> {
+pub(super) struct Bench<'a> {
     pub case: &'a Case,
-    pub suite: S,
+    pub suite: Box<Suite>,
     pub sharing: Sharing,
     pub mutation: Option<&'a Mutation>,
     pub known: BTreeMap<String, Draw>,
 }
 
-impl<'a, S: Suite<Device = Enumerating>> Bench<'a, S> {
-    pub fn new(
-        case: &'a Case,
-        protocol: &str,
-        suite: S,
-        sharing: Sharing,
-        mutation: Option<&'a Mutation>,
-    ) -> Option<Self> {
+impl<'a> Bench<'a> {
+    /// `None` where the protocol does not have the case.
+    pub fn new(case: &'a Case, protocol: &str) -> Option<Self> {
+        let (suite, sharing) = suite(protocol, case.ring)?;
         let plan = case.plan(64, protocol)?;
-        megrez_engine::check(&suite, &plan).ok()?;
-        Some(Bench { case, suite, sharing, mutation, known: BTreeMap::new() })
+        megrez_engine::check(&*suite, &plan).ok()?;
+        Some(Bench { case, suite, sharing, mutation: None, known: BTreeMap::new() })
     }
 
     /// On all secrets.
@@ -45,7 +39,7 @@ impl<'a, S: Suite<Device = Enumerating>> Bench<'a, S> {
         let world = World::new(assignment, self.mutation.cloned(), self.known.clone(), self.case.table());
         let world = Arc::new(world);
         let plan: Plan = self.case.plan(world.lanes, "").expect("it was planned before");
-        let transcript = run(&self.suite, self.sharing, &plan, secrets, &world)?;
+        let transcript = run(&*self.suite, self.sharing, &plan, secrets, &world)?;
         Ok((world, transcript))
     }
 

@@ -9,9 +9,7 @@ use super::cases::{Case, Expected, some};
 use super::compare::{compare, one_group};
 use super::cosets::Space;
 use super::draws::{Assignment, Draw, Mutation, Source, Variable};
-use super::session::{Broken, Element, Sharing, Visitor, dispatch};
-use crate::views::device::Enumerating;
-use megrez_protocols::Suite;
+use super::session::{Broken, Element};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a party is beside a party.
@@ -94,38 +92,26 @@ pub fn examine(
     mutation: Option<&Mutation>,
     limits: Limits,
 ) -> Option<Vec<(usize, Finding)>> {
-    let visit = Examine { case, protocol, parties, roles, mutation, limits };
-    dispatch(protocol, case.ring, visit)?
+    let bench = Bench::new(case, protocol)?;
+    Some(Examine { case, parties, roles, mutation, limits }.all(bench))
 }
 
 /// The draws of a case under a protocol.
 pub fn draws(case: &Case, protocol: &str) -> Option<Result<BTreeMap<String, Draw>, Broken>> {
-    struct Draws<'a>(&'a Case, &'a str);
-    impl Visitor for Draws<'_> {
-        type Output = Option<Result<BTreeMap<String, Draw>, Broken>>;
-        fn visit<S: Suite<Device = Enumerating>>(self, suite: S, sharing: Sharing) -> Self::Output {
-            let bench = Bench::new(self.0, self.1, suite, sharing, None)?;
-            let assignment = Assignment::random(64, self.0.secrets.len(), 1);
-            Some(bench.run(assignment).map(|(world, _)| world.draws()))
-        }
-    }
-    dispatch(protocol, case.ring, Draws(case, protocol))?
+    let assignment = Assignment::random(64, case.secrets.len(), 1);
+    Some(Bench::new(case, protocol)?.run(assignment).map(|(world, _)| world.draws()))
 }
 
 struct Examine<'a> {
     case: &'a Case,
-    protocol: &'a str,
     parties: &'a [usize],
     roles: &'a [Role],
     mutation: Option<&'a Mutation>,
     limits: Limits,
 }
 
-impl Visitor for Examine<'_> {
-    type Output = Option<Vec<(usize, Finding)>>;
-
-    fn visit<S: Suite<Device = Enumerating>>(self, suite: S, sharing: Sharing) -> Self::Output {
-        let plain = Bench::new(self.case, self.protocol, suite, sharing, None)?;
+impl Examine<'_> {
+    fn all(&self, plain: Bench<'_>) -> Vec<(usize, Finding)> {
         let found = |verdict: Verdict| {
             let all = self.parties.iter().flat_map(|&party| {
                 let verdict = verdict.clone();
@@ -137,7 +123,7 @@ impl Visitor for Examine<'_> {
                     )
                 })
             });
-            Some(all.collect())
+            all.collect()
         };
         let secrets = self.case.secrets.len();
         let (draws, seen) = match plain.run(Assignment::random(self.limits.probe, secrets, 1)) {
@@ -222,7 +208,7 @@ impl Visitor for Examine<'_> {
                 ));
             }
         }
-        Some(findings)
+        findings
     }
 }
 
@@ -251,12 +237,7 @@ impl Examine<'_> {
         unknown
     }
 
-    fn pads<S: Suite<Device = Enumerating>>(
-        &self,
-        bench: &Bench<'_, S>,
-        draws: &BTreeMap<String, Draw>,
-        party: usize,
-    ) -> Result<Pads, Broken> {
+    fn pads(&self, bench: &Bench<'_>, draws: &BTreeMap<String, Draw>, party: usize) -> Result<Pads, Broken> {
         let probe = self.limits.probe;
         let start = Assignment::random(probe, self.case.secrets.len(), 2);
         let seen = |assignment: &Assignment| -> Result<Vec<Element>, Broken> {
@@ -298,9 +279,9 @@ impl Examine<'_> {
         Ok(found)
     }
 
-    fn one<S: Suite<Device = Enumerating>>(
+    fn one(
         &self,
-        bench: &Bench<'_, S>,
+        bench: &Bench<'_>,
         draws: &BTreeMap<String, Draw>,
         party: usize,
         role: Role,

@@ -6,8 +6,7 @@ use megrez_engine::{Clients, Options, serve};
 use megrez_net::{ClockKind, NetProfile, Network, Payload};
 use megrez_plan::{Input, Kind, Output, Plan};
 use megrez_prg::Key;
-use megrez_protocols::Suite;
-use megrez_ring::Word;
+use megrez_protocols::AnySuite;
 use megrez_session::{Error, Party, Phase, Sent, Tap};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,17 +25,13 @@ pub enum Sharing {
     Additive,
 }
 
-/// Something to do with a suite on a tiny ring.
-pub trait Visitor {
-    /// What comes out.
-    type Output;
-    /// Does it.
-    fn visit<S: Suite<Device = Enumerating>>(self, suite: S, sharing: Sharing) -> Self::Output;
-}
+/// A protocol on lanes.
+pub type Suite = dyn AnySuite<Enumerating>;
 
-/// Runs a visitor with a protocol by name; `None` where there is none such, or not on this ring.
+/// A protocol by name, and how owners share under it; `None` where there is none such, or not on
+/// this ring.
 #[cfg(not(test))]
-pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Output> {
+pub fn suite(name: &str, ring: u32) -> Option<(Box<Suite>, Sharing)> {
     use super::word::Tiny;
     use megrez_protocols::aby3::Aby3;
     use megrez_protocols::alkaid::Alkaid;
@@ -45,27 +40,28 @@ pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Outp
     use megrez_protocols::meteor::Meteor;
     use megrez_protocols::mizar::Mizar;
     use megrez_protocols::{aegis, concurrent, falcon};
+    use megrez_ring::Word;
 
-    fn on<W: Word, V: Visitor>(name: &str, visitor: V) -> Option<V::Output> {
+    fn on<W: Word>(name: &str) -> Option<(Box<Suite>, Sharing)> {
         let (mizar, rss, mrss) = (Sharing::Masked, Sharing::Replicated, Sharing::MaskedReplicated);
         Some(match name {
-            "mizar" => visitor.visit(Mizar::<W, Enumerating>::default(), mizar),
-            "concurrent" => visitor.visit(concurrent::suite::<W, _>(), mizar),
-            "aegis" => visitor.visit(aegis::suite::<W, _>(), mizar),
-            "aby3" => visitor.visit(Aby3::<W, _>::default(), rss),
-            "falcon" => visitor.visit(falcon::suite::<W, _>(), rss),
-            "alkaid" => visitor.visit(Alkaid::<W, _>::default(), rss),
-            "meteor" => visitor.visit(Meteor::<W, _>::default(), mrss),
-            "alkaid-masked" => visitor.visit(AlkaidMasked::<W, _>::default(), mrss),
-            "bicoptor" => visitor.visit(Bicoptor::<W, Enumerating>::default(), Sharing::Additive),
+            "mizar" => (Box::new(Mizar::<W, Enumerating>::default()), mizar),
+            "concurrent" => (Box::new(concurrent::suite::<W, _>()), mizar),
+            "aegis" => (Box::new(aegis::suite::<W, _>()), mizar),
+            "aby3" => (Box::new(Aby3::<W, _>::default()), rss),
+            "falcon" => (Box::new(falcon::suite::<W, _>()), rss),
+            "alkaid" => (Box::new(Alkaid::<W, _>::default()), rss),
+            "meteor" => (Box::new(Meteor::<W, _>::default()), mrss),
+            "alkaid-masked" => (Box::new(AlkaidMasked::<W, _>::default()), mrss),
+            "bicoptor" => (Box::new(Bicoptor::<W, Enumerating>::default()), Sharing::Additive),
             _ => return None,
         })
     }
     match ring {
-        2 => on::<Tiny<2>, V>(name, visitor),
-        3 => on::<Tiny<3>, V>(name, visitor),
-        4 => on::<Tiny<4>, V>(name, visitor),
-        5 if name == "bicoptor" => Some(visitor.visit(Bicoptor::<Tiny<5>, _>::default(), Sharing::Additive)),
+        2 => on::<Tiny<2>>(name),
+        3 => on::<Tiny<3>>(name),
+        4 => on::<Tiny<4>>(name),
+        5 if name == "bicoptor" => Some((Box::new(Bicoptor::<Tiny<5>, _>::default()), Sharing::Additive)),
         _ => None,
     }
 }
@@ -73,7 +69,7 @@ pub fn dispatch<V: Visitor>(name: &str, ring: u32, visitor: V) -> Option<V::Outp
 /// Unit tests look at no case: every protocol on lanes once more would be most of what they
 /// compile.
 #[cfg(test)]
-pub fn dispatch<V: Visitor>(_: &str, _: u32, _: V) -> Option<V::Output> {
+pub fn suite(_: &str, _: u32) -> Option<(Box<Suite>, Sharing)> {
     None
 }
 
@@ -255,14 +251,14 @@ fn read_places(words: &[u8], lanes: usize) -> Vec<Vec<u8>> {
 }
 
 /// Runs a plan whose inputs are `secrets`, by lane as the world says.
-pub fn run<S: Suite<Device = Enumerating>>(
-    suite: &S,
+pub fn run(
+    suite: &Suite,
     sharing: Sharing,
     plan: &Plan,
     secrets: &[Vec<i64>],
     world: &Arc<World>,
 ) -> Result<Transcript, Broken> {
-    let (ring, lanes) = (S::Word::BITS, world.lanes);
+    let (ring, lanes) = (suite.ring(), world.lanes);
     let tap = Tap::default();
     let (inputs, outputs) = (Mutex::default(), Mutex::default());
     let networks =
@@ -332,7 +328,7 @@ pub fn run<S: Suite<Device = Enumerating>>(
             }
         }
         let words = suite.reconstruct(value, &messages).map_err(|e| Broken(e.to_string()))?;
-        let words: Vec<u8> = words.iter().map(|w| w.to_u64() as u8).collect();
+        let words: Vec<u8> = words.iter().map(|&w| w as u8).collect();
         results.extend(read_places(&words, lanes));
     }
     Ok(Transcript { views, outputs: seen, results })

@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// are free, since other parties may keep some cores busy. Starting a thread takes some ten
 /// microseconds: callers pass 1 for small work.
 pub fn parallel(threads: usize, tasks: usize, task: impl Fn(usize) + Sync) {
+    share(threads, tasks, &task);
+}
+
+/// One for all tasks: starting threads would be a tenth of what is compiled.
+fn share(threads: usize, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
     if threads.min(tasks) <= 1 {
         return (0..tasks).for_each(task);
     }

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::mizar::Mizar;
     use crate::testing::World;
-    use megrez_kernels::{Cpu, Reference};
+    use megrez_kernels::Reference;
     use megrez_plan::{Plan, ReluForm};
     use megrez_prg::Key;
     use megrez_session::Phase;
@@ -416,7 +416,7 @@ mod tests {
                 let promised = |&x: &i64| i128::from(x) <= (1i128 << top) - (1i128 << cut);
                 let x: Vec<i64> = values.filter(promised).map(|x| W::from_i64(x).to_i64()).collect();
                 let words: Vec<u64> = x.iter().map(|&x| W::from_i64(x).to_u64()).collect();
-                let world = World::new(Mizar::<W, Cpu>::default());
+                let world = World::new(Mizar::<W, Reference>::default());
                 for (&x, y) in x.iter().zip(world.step(relu(cut, bits, f), f, &[&words])) {
                     let (y, floor) = (W::from_u64(y).to_i64(), x.max(0) >> f);
                     let unseen = (-step..0).contains(&x) && f == 0;

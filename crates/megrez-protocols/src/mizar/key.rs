@@ -139,7 +139,7 @@ mod tests {
     use crate::mizar::Mizar;
     use crate::testing::World;
     use megrez_kernels::{
-        ComparisonKeys, Cpu, Memory, OpenSelected, PERMUTATION_WORDS, Selected, Truncation,
+        ComparisonKeys, Cpu, Memory, OpenSelected, PERMUTATION_WORDS, Reference, Selected, Truncation,
     };
     use megrez_plan::{List, Op, ReluForm, SignBit};
     use megrez_prg::Key;
@@ -280,7 +280,7 @@ mod tests {
     fn the_step_is_a_relu_and_costs_what_it_says() {
         let x: Vec<u64> = (0..256).cycle().take(4 * 256).collect();
         for (cut, width) in [(0, 8), (2, 6), (1, 2)] {
-            let world = World::new(Mizar::<u8, Cpu>::default());
+            let world = World::new(Mizar::<u8, Reference>::default());
             let half = 1i64 << (cut + width - 1);
             let y = world.step(relu(cut, width, 0), 3, &[&x]);
             for (x, y) in x.iter().map(|&x| x as i8 as i64).zip(y) {

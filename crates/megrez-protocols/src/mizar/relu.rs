@@ -484,7 +484,7 @@ fn choose_and_tell<D: Device>(
 pub(super) mod tests {
     use crate::mizar::Mizar;
     use crate::testing::World;
-    use megrez_kernels::Cpu;
+    use megrez_kernels::Reference;
     use megrez_plan::Op;
 
     /// For ReLUs of a cut, a width and bits that are dropped: results are rounded down or up, and
@@ -492,7 +492,7 @@ pub(super) mod tests {
     pub fn a_truncation_in_the_same_step(relu: impl Fn(u32, u32, u32) -> Op) {
         let x: Vec<u64> = (-64i64..64).cycle().take(1024).map(|x| x as u8 as u64).collect();
         for f in [1, 3, 5] {
-            let world = World::new(Mizar::<u8, Cpu>::default());
+            let world = World::new(Mizar::<u8, Reference>::default());
             let y = world.step(relu(f.min(2), 8 - f.min(2), f), f, &[&x]);
             for (x, y) in x.iter().map(|&x| x as u8 as i8 as i64).zip(y) {
                 let (floor, exact) = (x.max(0) >> f, x < 0 || x & ((1 << f) - 1) == 0);

@@ -347,7 +347,7 @@ mod tests {
         check::<u8>(0, 6, &all(3, 16, 2));
         check::<u8>(0, 5, &all(4, 8, 2));
         check::<u8>(0, 4, &all(5, 4, 4));
-        check::<u16>(0, 3, &all(6, 3, 4));
+        check::<u32>(0, 3, &all(6, 3, 4));
         check::<u32>(0, 2, &all(7, 2, 8));
     }
 
@@ -357,7 +357,7 @@ mod tests {
         check::<u8>(1, 4, &all(2, 13, 40));
         check::<u8>(2, 4, &all(3, 25, 1));
         check::<u8>(3, 4, &all(2, 49, 4));
-        check::<u16>(2, 3, &all(4, 9, 2));
+        check::<u32>(2, 3, &all(4, 9, 2));
         // And close to that: 1 counts as 1 unit once in 16 times, and 31 as 1 and not as 2, too;
         // then the first of them wins.
         let low = |rows: &[Vec<i64>]| both::<u64>(4, 6, rows).0.iter().filter(|&&z| z == 1).count();

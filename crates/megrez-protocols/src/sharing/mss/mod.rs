@@ -67,19 +67,21 @@ impl<T> Mask<T> {
 
     /// Applies a linear map of several masks to every component.
     pub fn zip<U, E>(masks: &[&Self], mut f: impl FnMut(&[&T]) -> Result<U, E>) -> Result<Mask<U>, E> {
-        let component = |c: usize| -> Vec<&T> {
-            masks
-                .iter()
-                .map(|m| match m {
-                    Mask::Worker(share) => share,
-                    Mask::Dealer(both) => &both[c],
-                })
-                .collect()
-        };
         Ok(match masks[0] {
-            Mask::Worker(_) => Mask::Worker(f(&component(0))?),
-            Mask::Dealer(_) => Mask::Dealer([f(&component(0))?, f(&component(1))?]),
+            Mask::Worker(_) => Mask::Worker(f(&Self::components(masks, 0))?),
+            Mask::Dealer(_) => {
+                Mask::Dealer([f(&Self::components(masks, 0))?, f(&Self::components(masks, 1))?])
+            }
         })
+    }
+
+    /// A worker's shares, or the dealer's of one worker.
+    fn components<'a>(masks: &[&'a Self], c: usize) -> Vec<&'a T> {
+        let one = |mask: &&'a Self| match mask {
+            Mask::Worker(share) => share,
+            Mask::Dealer(both) => &both[c],
+        };
+        masks.iter().map(one).collect()
     }
 
     /// The worker's share.
@@ -213,18 +215,27 @@ pub(crate) fn deal<W: Word, D: Device>(
     n: usize,
     secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
 ) -> Result<Option<DealtShare<W, D>>, Error> {
-    match Role::of(party) {
-        Role::Dealer => {
-            let [share, _] = apart(party, to, label, n, secret)?;
-            party.send_ring(to, label, share)?;
-            Ok(None)
-        }
-        Role::Worker(j) if j == to => {
-            let words = party.recv_ring(DEALER, label, n)?;
-            Ok(Some(DealtShare::Words(Tensor::new([n], words))))
-        }
-        Role::Worker(_) => Ok(Some(DealtShare::Stream(party.stream_key(DEALER, label)?))),
+    if Role::of(party) == Role::Dealer {
+        let secret = secret(party.device())?;
+        let [share, _] = apart(party, to, label, n, secret)?;
+        party.send_ring(to, label, share)?;
+        return Ok(None);
     }
+    Ok(Some(dealt(party, to, label, n)?))
+}
+
+/// What [`deal`] gives a worker.
+fn dealt<W: Word, D: Device>(
+    party: &mut Party<D>,
+    to: usize,
+    label: &str,
+    n: usize,
+) -> Result<DealtShare<W, D>, Error> {
+    if party.me() != to {
+        return Ok(DealtShare::Stream(party.stream_key(DEALER, label)?));
+    }
+    let words = party.recv_ring(DEALER, label, n)?;
+    Ok(DealtShare::Words(Tensor::new([n], words)))
 }
 
 /// A mask that the dealer makes of what it knows, dealt as [`deal`] does; all parties have their
@@ -241,7 +252,7 @@ pub(crate) fn deal_mask<W: Word, D: Device>(
     match Role::of(party) {
         Role::Dealer => {
             let mask = mask(party)?;
-            let [sent, drawn] = apart(party, to, label, n, |_| Ok(mask))?;
+            let [sent, drawn] = apart(party, to, label, n, mask)?;
             party.send_ring(to, label, sent.clone())?;
             let shares = if to == 0 { [sent, drawn] } else { [drawn, sent] };
             Ok(Mask::Dealer(shares.map(tensor)))
@@ -273,9 +284,8 @@ fn apart<W: Word, D: Device>(
     to: usize,
     label: &str,
     n: usize,
-    secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
+    secret: D::Buf<W>,
 ) -> Result<[D::Buf<W>; 2], Error> {
-    let secret = secret(party.device())?;
     let stream = party.stream(1 - to, label)?;
     let other = party.device().random(&stream, n)?;
     let share = party.device().combine(&[(W::ONE, &secret), (W::ONE.neg(), &other)], W::ZERO, n)?;
@@ -308,21 +318,30 @@ pub(crate) fn deal_packed<W: Word, D: Device>(
     width: u32,
     secret: impl FnOnce(&D) -> Result<D::Buf<W>, Error>,
 ) -> Result<Option<D::Buf<u64>>, Error> {
-    let bits = n * width as usize;
-    match Role::of(party) {
-        Role::Dealer => {
-            let [share, _] = apart(party, to, label, n, secret)?;
-            let packed = party.device().pack_low(&share, width)?;
-            party.send_bits(to, label, packed, bits)?;
-            Ok(None)
-        }
-        Role::Worker(j) if j == to => Ok(Some(party.recv_bits(DEALER, label, bits)?)),
-        Role::Worker(_) => {
-            let stream = party.stream(DEALER, label)?;
-            let share = party.device().random::<W>(&stream, n)?;
-            Ok(Some(party.device().pack_low(&share, width)?))
-        }
+    if Role::of(party) == Role::Dealer {
+        let secret = secret(party.device())?;
+        let [share, _] = apart(party, to, label, n, secret)?;
+        let packed = party.device().pack_low(&share, width)?;
+        party.send_bits(to, label, packed, n * width as usize)?;
+        return Ok(None);
     }
+    Ok(Some(dealt_packed::<W, D>(party, to, label, n, width)?))
+}
+
+/// What [`deal_packed`] gives a worker.
+fn dealt_packed<W: Word, D: Device>(
+    party: &mut Party<D>,
+    to: usize,
+    label: &str,
+    n: usize,
+    width: u32,
+) -> Result<D::Buf<u64>, Error> {
+    if party.me() == to {
+        return party.recv_bits(DEALER, label, n * width as usize);
+    }
+    let stream = party.stream(DEALER, label)?;
+    let share = party.device().random::<W>(&stream, n)?;
+    Ok(party.device().pack_low(&share, width)?)
 }
 
 /// The workers open additive shares to each other: one round, ℓ bits each way per element.

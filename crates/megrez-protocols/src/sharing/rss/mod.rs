@@ -68,9 +68,12 @@ impl<T> Rss<T> {
         values: &[&Self],
         mut f: impl FnMut(usize, &[&T]) -> Result<U, E>,
     ) -> Result<Rss<U>, E> {
-        let own: Vec<&T> = values.iter().map(|x| &x.own).collect();
-        let next: Vec<&T> = values.iter().map(|x| &x.next).collect();
+        let [own, next] = Self::components(values);
         Ok(Rss { own: f(me, &own)?, next: f(after(me), &next)? })
+    }
+
+    fn components<'a>(values: &[&'a Self]) -> [Vec<&'a T>; 2] {
+        [values.iter().map(|x| &x.own).collect(), values.iter().map(|x| &x.next).collect()]
     }
 
     /// Makes both components, each by its number.
