@@ -54,9 +54,9 @@ THREADS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$(( n < 4 ? 4 : n )))
 ONCE := --profile once --workspace --locked
 BUILT := $${CARGO_TARGET_DIR:-target}/once
 
-# Not the programs in the examples of crates, which clippy compiles.
+# All that has tests; not the programs in the examples of crates, which clippy compiles.
 test-rust: ## Run the tests of all crates, documentation examples included.
-	RUST_TEST_THREADS=$(THREADS) cargo test $(ONCE) --no-fail-fast --lib --bins --tests
+	RUST_TEST_THREADS=$(THREADS) cargo test $(ONCE) --no-fail-fast --tests
 	cargo test $(ONCE) --doc
 
 # As tests build it: `cargo run` would build all that it stands on with other features.

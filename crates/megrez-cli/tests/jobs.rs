@@ -60,7 +60,7 @@ fn weights(name: &str, shape: &[i64]) -> Message {
     tensor(name, shape, &(0..count).map(|_: i64| drawn()).collect::<Vec<f32>>())
 }
 
-/// Two layers after what `before` makes `of` numbers, in a file: a hundredth of the weights of the
+/// Two layers after what `before` makes `of` numbers, in a file: a fraction of the weights of the
 /// networks that are built in, which learn the digits no better.
 fn network(folder: &Folder, input: (&str, &[i64]), before: (&[Message], &[Message]), of: i64) -> PathBuf {
     let (width, turned) = (32, [int("transB", 1)]);
