@@ -89,14 +89,15 @@ COVERAGE ?= --workspace
 coverage: ## Measure which lines the tests of Rust run; needs cargo-llvm-cov and nightly's llvm-tools.
 	cargo +$(NIGHTLY) llvm-cov --locked $(COVERAGE) --summary-only
 
-# The sources of the package, and beside them the module as the tests of Rust build it.
+# The sources of the package, and beside them the module as the tests of Rust build it. Notebooks train for minutes, and
+# run with the wheel.
 test-python: $(VENV)/tests ## Run the tests of the Python package.
 	cargo build $(ONCE) --example native
 	rm -rf target/package
 	mkdir target/package
 	cp -r python/megrez target/package
 	cp $(BUILT)/examples/libnative.so target/package/megrez/_native.abi3.so
-	PYTHONPATH=$(abspath target/package) $(BIN)/python -m pytest -q -n 2 python/tests
+	PYTHONPATH=$(abspath target/package) $(BIN)/python -m pytest -q -n 2 python/tests --ignore python/tests/test_notebooks.py
 
 # Longer on a machine that has the time: MINUTES=120.
 MINUTES ?= 5
@@ -160,10 +161,10 @@ wheels: $(VENV)/tools ## Build what a release has, in target/wheels: a wheel for
 	cd target/wheels && sha256sum *.whl *.tar.gz > SHA256SUMS
 
 # What is installed needs nothing of this repository.
-test-wheel: python ## Run what was installed of the wheel: the demo, and the tests of how models are run.
+test-wheel: python ## Run what was installed of the wheel: the demo, notebooks, and the tests of how models are run.
 	mkdir -p target/empty
 	cd target/empty && $(abspath $(BIN))/megrez demo
-	$(BIN)/python -m pytest -q -n 2 python/tests/test_package.py python/tests/test_run.py
+	$(BIN)/python -m pytest -q -n 2 $(addprefix python/tests/test_,package.py run.py notebooks.py)
 
 fuzz-smoke: ## Run every fuzz target for a moment; needs the nightly toolchain and cargo-fuzz.
 	for target in $$(cargo +$(NIGHTLY) fuzz list); do \
