@@ -94,7 +94,7 @@ coverage: ## Measure which lines the tests of Rust run; needs cargo-llvm-cov and
 test-python: $(VENV)/tests ## Run the tests of the Python package.
 	cargo build $(ONCE) --example native
 	rm -rf target/package
-	mkdir target/package
+	mkdir -p target/package
 	cp -r python/megrez target/package
 	cp $(BUILT)/examples/libnative.so target/package/megrez/_native.abi3.so
 	PYTHONPATH=$(abspath target/package) $(BIN)/python -m pytest -q -n 2 python/tests --ignore python/tests/test_notebooks.py

@@ -55,7 +55,7 @@ impl Score {
     fn of(protocol: &str, asked: &Asked) -> Self {
         let mut score = Score::default();
         for case in cases::of(protocol) {
-            match examine_runs(protocol, &case.plan, case.options(), None) {
+            match examine_runs(protocol, &case.plan, case.options()) {
                 Ok(report) => score.add(case.name, report),
                 Err(WalkError::Unsupported(_)) => {}
                 Err(e) => score.leaks.push(format!("{}: {e}", case.name)),

@@ -11,7 +11,7 @@ const PROTOCOLS: [&str; 8] =
     ["mizar", "concurrent", "aby3", "falcon", "alkaid", "alkaid-masked", "meteor", "bicoptor"];
 
 fn passes(protocol: &str, name: &str, plan: &Plan, options: Options<'_>) -> bool {
-    match examine_runs(protocol, plan, options, None) {
+    match examine_runs(protocol, plan, options) {
         Ok(report) => {
             let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
             assert!(report.is_masked(), "{protocol}, {name}: {found:?} {:?}", report.trouble);
@@ -229,7 +229,7 @@ fn what_reads_lasting_weights_draws_anew_in_every_run() {
         let cases = cases::of(protocol);
         let case = cases.iter().find(|case| case.name == "weights that last").expect(protocol);
         let once = examine(protocol, &case.plan).unwrap().messages;
-        let report = examine_runs(protocol, &case.plan, case.options(), None).unwrap();
+        let report = examine_runs(protocol, &case.plan, case.options()).unwrap();
         assert!(report.is_masked() && report.messages > 2 * once, "{protocol}: {report:?}");
         let mutations = mutations(protocol, case).unwrap();
         let again: Vec<_> = mutations.iter().filter(|m| matches!(m, Mutation::Again(_))).collect();

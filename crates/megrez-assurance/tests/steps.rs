@@ -108,7 +108,7 @@ fn every_message_of_a_step_of_training_is_masked() {
                 plan.outputs.iter().filter(|o| o.recipient != KEPT).map(|o| o.name.as_str()).collect();
             assert_eq!(opened, [Step::LOSS]);
             let options = Options { runs, ..Options::default() };
-            let report = examine_runs(protocol, &plan, options, None).unwrap();
+            let report = examine_runs(protocol, &plan, options).unwrap();
             let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
             assert!(report.is_masked(), "{protocol}, {loss:?}: {found:?} {:?}", report.trouble);
             assert!(report.messages > 50 && report.views > 3, "{protocol}: {} messages", report.messages);
@@ -126,7 +126,7 @@ fn every_message_of_a_step_of_attention_is_masked() {
     for (protocol, replicated) in [("mizar", false), ("aby3", true), ("alkaid", true)] {
         let plan = plan_of(&attention(), replicated, optimiser, Loss::MeanSquares);
         let options = Options { runs: 2, ..Options::default() };
-        let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let report = examine_runs(protocol, &plan, options).unwrap();
         let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
         assert!(report.messages > 500, "{protocol}: {} messages", report.messages);
@@ -161,7 +161,7 @@ fn every_message_of_a_growing_tree_is_masked() {
         let plan = compile(&step.graph, &options).unwrap().plan;
         assert!(plan.outputs.iter().all(|output| output.recipient == KEPT), "nothing is opened");
         // The second tree reads what the first has left.
-        let report = examine_runs(protocol, &plan, Options { runs: 2, ..Options::default() }, None).unwrap();
+        let report = examine_runs(protocol, &plan, Options { runs: 2, ..Options::default() }).unwrap();
         let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
         assert!(report.messages > 500, "{protocol}: {} messages", report.messages);
@@ -191,7 +191,7 @@ fn every_message_of_a_validation_is_masked() {
             // The second batch reads the sum of the first, and the same weights.
             let lasting: Vec<String> = weights.iter().map(|state| state.name.clone()).collect();
             let options = Options { runs: 2, lasting: &lasting, ..Options::default() };
-            let report = examine_runs(protocol, &plan, options, None).unwrap();
+            let report = examine_runs(protocol, &plan, options).unwrap();
             let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
             assert!(report.is_masked(), "{protocol}, {loss:?}: {found:?} {:?}", report.trouble);
             assert!(report.messages > 30, "{protocol}: {} messages", report.messages);
@@ -210,7 +210,7 @@ fn every_message_of_a_look_at_bounds_is_masked() {
         plan.inputs.iter_mut().for_each(|input| input.owner = "owner".into());
         let lasting = ["w".to_owned(), "v".to_owned()];
         let options = Options { runs: 2, lasting: &lasting, ..Options::default() };
-        let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let report = examine_runs(protocol, &plan, options).unwrap();
         let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
         assert!(report.messages > 20, "{protocol}: {} messages", report.messages);
@@ -245,7 +245,7 @@ fn rows_that_are_held_may_be_learnt_from_again() {
             plan.inputs.iter().filter(|i| i.owner != KEPT).map(|i| i.name.clone()).collect();
         assert_eq!(lasting.len(), 2);
         let options = Options { runs: 2, lasting: &lasting, streamed: false };
-        let report = examine_runs(protocol, &plan, options, None).unwrap();
+        let report = examine_runs(protocol, &plan, options).unwrap();
         let found: Vec<String> = report.unmasked.iter().take(4).map(ToString::to_string).collect();
         assert!(report.is_masked(), "{protocol}: {found:?} {:?}", report.trouble);
         assert!(report.messages > 50, "{protocol}: {} messages", report.messages);

@@ -97,7 +97,7 @@ pub fn convolution(folder: &Folder) -> PathBuf {
 }
 
 /// Two layers, on rows.
-pub fn dense(folder: &Folder) -> PathBuf {
+fn dense(folder: &Folder) -> PathBuf {
     network(folder, ("flat", &[0, 784]), (&[], &[]), 784)
 }
 

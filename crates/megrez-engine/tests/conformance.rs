@@ -48,8 +48,10 @@ fn lacks(protocol: &str, plan: &Plan) -> Option<String> {
     check(&*suite(protocol, plan.ring).unwrap(), plan).err().map(|e| e.to_string())
 }
 
-/// Whether a step is one of those that some protocols have of their own: `concurrent` and `aegis`
-/// are `mizar` with another list, and `falcon` is `aby3` with another comparison.
+/// Protocols that are another one with other comparisons: `mizar` with another list, or `aby3` with
+/// another comparison.
+const OTHERS: [(&str, &str); 3] = [("concurrent", "mizar"), ("aegis", "mizar"), ("falcon", "aby3")];
+
 fn compares(op: &Op) -> bool {
     match op {
         Op::Additive(op) | Op::Offloaded(op) => compares(op),
@@ -58,11 +60,15 @@ fn compares(op: &Op) -> bool {
     }
 }
 
+/// The protocol whose code a protocol runs a case with, if it is not its own.
+fn other(protocol: &str, case: &Case) -> Option<&'static str> {
+    let (_, other) = OTHERS.iter().find(|(name, _)| *name == protocol)?;
+    (!case.plan.steps.iter().any(|s| compares(&s.op))).then_some(other)
+}
+
 /// Whether a protocol has code of its own for a case, and runs it; says so if it does not.
 fn runs(protocol: &str, case: &Case) -> bool {
-    if ["concurrent", "aegis", "falcon"].contains(&protocol)
-        && !case.plan.steps.iter().any(|s| compares(&s.op))
-    {
+    if other(protocol, case).is_some() {
         return false;
     }
     let lacks = lacks(protocol, &case.plan);
@@ -122,6 +128,28 @@ fn only_bicoptor_lacks_anything_and_says_what_to_do() {
         for few in cases(ring, 9).iter().filter(|c| c.name.ends_with("few") || c.name.starts_with("mul")) {
             assert!(on_shares(ring).all(|protocol| lacks(protocol, &few.plan).is_none()), "{}", few.name);
         }
+    }
+}
+
+/// What is passed over here because it is another protocol's: a step of its own would cost
+/// something else.
+#[test]
+fn what_is_another_protocols_costs_what_it_costs_there() {
+    for ring in [8, 64] {
+        let mut same = 0;
+        for case in cases(ring, 9) {
+            for (protocol, _) in OTHERS {
+                let Some(other) = other(protocol, &case) else { continue };
+                let [lacking, lacks] = [protocol, other].map(|name| lacks(name, &case.plan).is_some());
+                assert_eq!(lacking, lacks, "{protocol} {}", case.name);
+                if !lacks {
+                    let [costs, there] = [protocol, other].map(|name| formulas(name, &case.plan));
+                    assert_eq!(costs, there, "{protocol} {}", case.name);
+                    same += 1;
+                }
+            }
+        }
+        assert!(same > 60, "{same} cases");
     }
 }
 

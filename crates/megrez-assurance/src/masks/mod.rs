@@ -52,21 +52,15 @@ impl Report {
 /// # Errors
 /// If the protocol lacks a step of the plan, or does not exist.
 pub fn examine(protocol: &str, plan: &Plan) -> Result<Report, WalkError> {
-    examine_runs(protocol, plan, Options::default(), None)
+    examine_runs(protocol, plan, Options::default())
 }
 
-/// As [`examine`], of a session of several runs, and of a protocol whose randomness is weakened, if
-/// a mutation says so.
+/// As [`examine`], of a session of several runs.
 ///
 /// # Errors
 /// As those of [`examine`].
-pub fn examine_runs(
-    protocol: &str,
-    plan: &Plan,
-    options: Options<'_>,
-    mutation: Option<Mutation>,
-) -> Result<Report, WalkError> {
-    report(protocol, std::slice::from_ref(plan), options, mutation)
+pub fn examine_runs(protocol: &str, plan: &Plan, options: Options<'_>) -> Result<Report, WalkError> {
+    report(protocol, std::slice::from_ref(plan), options)
 }
 
 /// As [`examine`], of plans that one client has run one after the other, each reading what those
@@ -75,7 +69,7 @@ pub fn examine_runs(
 /// # Errors
 /// As those of [`examine`].
 pub fn examine_plans(protocol: &str, plans: &[Plan]) -> Result<Report, WalkError> {
-    report(protocol, plans, Options::default(), None)
+    report(protocol, plans, Options::default())
 }
 
 /// Whether every view of a protocol whose randomness is weakened is masked: no view is looked at
@@ -93,13 +87,8 @@ pub(crate) fn hides(
     Ok(state.trouble.is_empty() && observers(plans).iter().all(masked))
 }
 
-fn report(
-    protocol: &str,
-    plans: &[Plan],
-    options: Options<'_>,
-    mutation: Option<Mutation>,
-) -> Result<Report, WalkError> {
-    let world = session::walk(protocol, plans, options, mutation)?;
+fn report(protocol: &str, plans: &[Plan], options: Options<'_>) -> Result<Report, WalkError> {
+    let world = session::walk(protocol, plans, options, None)?;
     let state = &*world.state();
     let mut report =
         Report { messages: state.messages.len(), trouble: state.trouble.clone(), ..Report::default() };
