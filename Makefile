@@ -47,8 +47,9 @@ check: $(CHECKS) ## Everything that .ci/run checks: tests, and formats, licences
 checks:
 	@echo $(CHECKS)
 
-# Tests of parties wait for each other, and for those who never come: more run at a time than there are cores.
-THREADS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$(( n < 4 ? 4 : n )))
+# Tests of parties wait for each other, and for those who never come: more run at a time than there are cores. Of each
+# of two programs:
+THREADS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$(( n < 3 ? 3 : n )))
 
 # All tests run what is built once: of one profile, and of one choice of features, which is that of the whole workspace.
 ONCE := --profile once --workspace --locked
@@ -56,7 +57,7 @@ BUILT := $${CARGO_TARGET_DIR:-target}/once
 
 # All that has tests; not the programs in the examples of crates, which clippy compiles.
 test-rust: ## Run the tests of all crates, documentation examples included.
-	RUST_TEST_THREADS=$(THREADS) cargo test $(ONCE) --no-fail-fast --tests
+	RUST_TEST_THREADS=$(THREADS) python3 scripts/tests.py $(ONCE)
 	cargo test $(ONCE) --doc
 
 # As tests build it: `cargo run` would build all that it stands on with other features.
@@ -109,7 +110,7 @@ lint: lint-rust lint-python doc ## Run all linters; warnings are errors.
 
 # Fuzz targets run by hand only, and compile always.
 lint-rust:
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy $(ONCE) --all-targets -- -D warnings
 	cargo check --quiet --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}
 
 # mypy looks into the packages that the sources import, so they must be there.
@@ -119,7 +120,7 @@ lint-python: $(VENV)/tools $(VENV)/tests
 	$(BIN)/mypy
 
 doc: ## Build the API documentation; warnings are errors.
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="-D warnings" cargo doc $(ONCE) --no-deps
 
 site: $(VENV)/site ## Build the documentation site into target/site; warnings are errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

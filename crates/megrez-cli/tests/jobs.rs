@@ -593,7 +593,8 @@ fn until(deployment: &Deployment, id: &str, what: impl Fn(&Json) -> bool) -> Jso
 fn a_job_outlives_its_client_a_stop_and_a_party() {
     let mut deployment = Deployment::start("");
     store(&deployment, "alice", "rows", &part(&deployment, "a", 0, 360), "");
-    let train = train(&deployment.folder, 8);
+    // So long that chance does not decide how many digits are told apart in the end.
+    let train = train(&deployment.folder, 12);
     let line = format!("{train} --halve-every 5 --data rows --keep digits --run-batch 30 --detach");
     let report = deployment.cli("alice", &line, &[]).json("megrez.train-job/1");
     let id = report["job"].as_str().unwrap().to_owned();
@@ -637,9 +638,9 @@ fn a_job_outlives_its_client_a_stop_and_a_party() {
     let report = deployment.cli("alice", &format!("--json resume {id}"), &[]).json("megrez.train-job/1");
     assert_eq!(report["state"], "done", "{report}");
     let all = losses(&report);
-    assert_eq!(all.len(), 8);
+    assert_eq!(all.len(), 12);
     assert_eq!(all[..before.len()], before[..], "what was done is not done again");
-    assert!(all[7] < 0.5 * all[0], "{all:?}");
+    assert!(all[11] < 0.5 * all[0], "{all:?}");
     assert!(right(&deployment, "alice", "digits", 60) > 50);
 }
 

@@ -121,7 +121,7 @@ impl megrez_kernels::Memory for Cuda {
 
 impl Device for Cuda {
     fn combine<W: Word>(&self, terms: &[(W, &Buf<W>)], constant: W, n: usize) -> Result<Buf<W>> {
-        debug_assert!(terms.iter().all(|(_, x)| x.len() == n));
+        assert!(terms.iter().all(|(_, x)| x.len() == n));
         let (now, later) = terms.split_at(terms.len().min(8));
         let sum = self.made(n, |out| {
             let vectors = vectors::<W>(n);
@@ -140,8 +140,8 @@ impl Device for Cuda {
         terms: &[(W, &Buf<W>)],
     ) -> Result<Buf<W>> {
         let n = products[0].1.len();
-        debug_assert!(products.iter().all(|(_, x, y)| x.len() == n && y.len() == n));
-        debug_assert!(terms.iter().all(|(_, x)| x.len() == n));
+        assert!(products.iter().all(|(_, x, y)| x.len() == n && y.len() == n));
+        assert!(terms.iter().all(|(_, x)| x.len() == n));
         let (now, later) = products.split_at(products.len().min(4));
         let (terms_now, terms_later) = terms.split_at(terms.len().min(8));
         let mut operands = Products { count: now.len() as u32, ..Products::default() };
@@ -173,8 +173,8 @@ impl Device for Cuda {
     }
 
     fn matmul<W: Word>(&self, x: &Buf<W>, y: &Buf<W>, batch: usize, sizes: [usize; 3]) -> Result<Buf<W>> {
-        debug_assert_eq!(x.len(), batch * sizes[0] * sizes[1]);
-        debug_assert_eq!(y.len(), batch * sizes[1] * sizes[2]);
+        assert_eq!(x.len(), batch * sizes[0] * sizes[1]);
+        assert_eq!(y.len(), batch * sizes[1] * sizes[2]);
         self.multiply(x, y, batch, sizes)
     }
 
@@ -193,7 +193,7 @@ impl Device for Cuda {
     }
 
     fn view<T: Elem>(&self, x: &Buf<T>, view: &View) -> Result<Buf<T>> {
-        debug_assert!(view.fits(x.len()));
+        assert!(view.fits(x.len()));
         let n = view.shape.elements();
         if n == x.len() && view.is_contiguous() {
             return Ok(x.clone());
@@ -220,7 +220,7 @@ impl Device for Cuda {
     fn place<T: Elem>(&self, parts: &[Placement<'_, T, Self>], n: usize) -> Result<Buf<T>> {
         let memory = self.zeroed(n * size_of::<T>())?;
         for Placement { source, target } in parts {
-            debug_assert!(target.fits(n) && target.shape.elements() == source.len());
+            assert!(target.fits(n) && target.shape.elements() == source.len());
             let Units { view, unit, count } = self.units(target, size_of::<T>())?;
             let args = args![source.at(), view, memory.at(), count as u64];
             self.run(&Unit::structure(unit), "place", count, args)?;
@@ -234,7 +234,7 @@ impl Device for Cuda {
         [outer, axis, inner]: [usize; 3],
         indices: &[usize],
     ) -> Result<Buf<T>> {
-        debug_assert_eq!(x.len(), outer * axis * inner);
+        assert_eq!(x.len(), outer * axis * inner);
         let n = outer * indices.len() * inner;
         if n == 0 {
             return Ok(Buf::new(self.zeroed(0)?, 0));
@@ -251,7 +251,7 @@ impl Device for Cuda {
     }
 
     fn sum<W: Word>(&self, x: &Buf<W>, [outer, axis, inner]: [usize; 3]) -> Result<Buf<W>> {
-        debug_assert_eq!(x.len(), outer * axis * inner);
+        assert_eq!(x.len(), outer * axis * inner);
         let n = outer * inner;
         self.made(n, |out| {
             let unit = Unit::ring(W::BITS);
@@ -270,7 +270,7 @@ impl Device for Cuda {
 
     fn xor(&self, inputs: &[&Buf<u64>], negate: bool, n: usize) -> Result<Buf<u64>> {
         let words = bits::words(n);
-        debug_assert!(inputs.iter().all(|x| x.len() == words));
+        assert!(inputs.iter().all(|x| x.len() == words));
         let (now, later) = inputs.split_at(inputs.len().min(8));
         let mut operands = Inputs { count: now.len() as u32, ..Inputs::default() };
         for (place, x) in operands.x.iter_mut().zip(now) {
@@ -288,7 +288,7 @@ impl Device for Cuda {
     }
 
     fn and(&self, a: &Buf<u64>, b: &Buf<u64>) -> Result<Buf<u64>> {
-        debug_assert_eq!(a.len(), b.len());
+        assert_eq!(a.len(), b.len());
         let words = a.len();
         self.made(words, |out| {
             self.run(&Unit::bits(), "both", words, args![a.at(), b.at(), out, words as u64])
@@ -305,7 +305,7 @@ impl Device for Cuda {
     }
 
     fn bit_times<W: Word>(&self, bit: &Buf<u64>, x: Option<&Buf<W>>, n: usize) -> Result<Buf<W>> {
-        debug_assert!(bit.len() == bits::words(n) && x.is_none_or(|x| x.len() == n));
+        assert!(bit.len() == bits::words(n) && x.is_none_or(|x| x.len() == n));
         let vectors = vectors::<W>(n);
         self.made(n, |out| {
             let args = args![bit.at(), x.map_or(0, Buf::at), out, vectors as u64];
@@ -322,7 +322,7 @@ impl Device for Cuda {
     }
 
     fn unpack_low<W: Word>(&self, x: &Buf<u64>, width: u32, n: usize) -> Result<Buf<W>> {
-        debug_assert!(x.len() >= bits::words(n * width as usize));
+        assert!(x.len() >= bits::words(n * width as usize));
         self.made(n, |out| {
             let vectors = vectors::<W>(n);
             let args = args![x.at(), width, out, n as u64, vectors as u64];
@@ -335,7 +335,7 @@ impl Device for Cuda {
     }
 
     fn bit_planes<W: Word>(&self, x: &Buf<W>, from: u32, count: u32) -> Result<Buf<u64>> {
-        debug_assert!(from + count <= W::BITS);
+        assert!(from + count <= W::BITS);
         self.split_planes(x, from, count)
     }
 

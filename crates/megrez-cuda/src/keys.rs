@@ -66,7 +66,7 @@ fn corrections(levels: usize, n: usize) -> [usize; 2] {
 impl Cuda {
     /// The round keys of the public permutations.
     fn round_keys(&self, permutations: &Buf<u64>) -> Result<Buf<u32>> {
-        debug_assert_eq!(permutations.len(), PERMUTATION_WORDS);
+        assert_eq!(permutations.len(), PERMUTATION_WORDS);
         self.made(ROUND_KEYS, |out| {
             let args = args![permutations.at(), out];
             self.run(&Unit::keys(64), "expand_keys", PERMUTATION_WORDS / 2, args)

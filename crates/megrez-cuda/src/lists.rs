@@ -48,10 +48,10 @@ impl MaskedLists for Cuda {
             (_, share) => return on_host::masked_lists(self, list, j, values, share, flips, streams),
         };
         let (n, shape) = (values.len(), ListShape::of(spec));
-        debug_assert_eq!(flips.len(), bits::words(n));
+        assert_eq!(flips.len(), bits::words(n));
         let (packed, dealt) = match share {
             FieldShare::Packed(words) => {
-                debug_assert_eq!(words.len(), spec.prime.words(n * spec.dealt()));
+                assert_eq!(words.len(), spec.prime.words(n * spec.dealt()));
                 (words.at(), streams.multiplier)
             }
             FieldShare::Stream(stream) => (0, stream),
@@ -70,7 +70,7 @@ impl MaskedLists for Cuda {
     fn scan_lists(&self, list: &dyn ListAlgebra, lists: [&[Buf<u64>]; 2], n: usize) -> Result<Buf<u64>> {
         let Some(spec) = list.kernel() else { return on_host::scan_lists(self, list, lists, n) };
         let lists = lists.map(|list| &list[0]);
-        debug_assert!(lists.iter().all(|l| l.len() == spec.prime.words(n * spec.length())));
+        assert!(lists.iter().all(|l| l.len() == spec.prime.words(n * spec.length())));
         let tiles = n.div_ceil(ListShape::of(spec).scan_tile);
         self.made(bits::words(n), |out| {
             let launch = Launch { grid: [tiles, 1, 1], threads: SCAN_THREADS, shared: 0 };

@@ -70,7 +70,7 @@ impl Graph {
             named: false,
         };
         let outputs = decompose(&mut parts).map_err(|r| r.at(&name, op))?;
-        debug_assert!(!outputs.is_empty(), "a decomposition gives the first output");
+        assert!(!outputs.is_empty(), "a decomposition gives the first output");
         Ok(outputs)
     }
 

@@ -179,26 +179,27 @@ fn a_row_moves_no_sum_by_more_than_the_clip_whatever_numbers_do() {
             assert!(length <= most * f64::from(clip) + room, "{name}, {what}, {loss:?}, {factor}: {length}");
             assert!(factor > 1.0 || length > 0.1 * f64::from(clip), "{name}, {what}: {length}");
         };
+        let alone = private(&model(1), loss, clip, 0.0);
+        let one = batch.each_ref().map(|t| row(t, 0, 1));
+        let protocols = ["clear", "mizar", "aby3", "alkaid", "alkaid-masked", "meteor"];
+        let plans = protocols.map(|p| (p, lay_out(&alone, p, &[inputs(&one, &start(&alone))])));
+        let step = private(&model(BATCH), loss, clip, 0.0);
+        let plan = lay_out(&step, "clear", &[inputs(batch, &start(&step))]);
+        let mut other = batch.clone();
+        let n = other[0].data.len() / BATCH;
+        other[0].data[n..2 * n].iter_mut().for_each(|x| *x = -*x + 0.3);
+        other[1].data[3..6].rotate_left(1);
         for factor in [1.0f32, 100.0, 1e4, 1e6] {
             let large = |step: &Step| {
                 let mut state = start(step);
                 state.iter_mut().flat_map(|t| &mut t.data).for_each(|w| *w *= factor);
                 state
             };
-            let alone = private(&model(1), loss, clip, 0.0);
-            let one = batch.each_ref().map(|t| row(t, 0, 1));
-            for protocol in ["clear", "mizar", "aby3", "alkaid", "alkaid-masked", "meteor"] {
-                let plan = lay_out(&alone, protocol, &[inputs(&one, &start(&alone))]);
-                let (after, ..) = on_shares(protocol, &alone, &plan, &one, &large(&alone));
+            for (protocol, plan) in &plans {
+                let (after, ..) = on_shares(protocol, &alone, plan, &one, &large(&alone));
                 let moved = sums(&large(&alone), &after).iter().map(|g| g / BATCH as f64).collect();
                 largest(moved, 1.0, factor, protocol);
             }
-            let step = private(&model(BATCH), loss, clip, 0.0);
-            let mut other = batch.clone();
-            let n = other[0].data.len() / BATCH;
-            other[0].data[n..2 * n].iter_mut().for_each(|x| *x = -*x + 0.3);
-            other[1].data[3..6].rotate_left(1);
-            let plan = lay_out(&step, "clear", &[inputs(batch, &start(&step))]);
             let of = |batch: &[Tensor; 2]| {
                 let state = large(&step);
                 sums(&state, &on_shares("clear", &step, &plan, batch, &state).0)
@@ -217,15 +218,18 @@ fn noise_has_the_deviation_that_was_asked_for() {
     let silent = private(&dense(0.5), Loss::CrossEntropy, clip, 0.0);
     let state = start(&step);
     for protocol in ["plain", "clear", "mizar", "aby3", "meteor"] {
-        let plan = |step: &Step| lay_out(step, protocol, &[inputs(&batch(), &state)]);
-        let run = |step: &Step| match protocol {
-            "plain" => clear(step, &batch(), &state).0,
-            _ => on_shares(protocol, step, &plan(step), &batch(), &state).0,
+        let laid_out = |step| {
+            (step, (protocol != "plain").then(|| lay_out(step, protocol, &[inputs(&batch(), &state)])))
         };
-        let quiet = sums(&state, &run(&silent));
+        let run = |(step, plan): &(&Step, Option<_>)| match plan {
+            None => clear(step, &batch(), &state).0,
+            Some(plan) => on_shares(protocol, step, plan, &batch(), &state).0,
+        };
+        let quiet = sums(&state, &run(&laid_out(&silent)));
+        let noisy = laid_out(&step);
         let mut off = vec![];
         for _ in 0..12 {
-            off.extend(sums(&state, &run(&step)).iter().zip(&quiet).map(|(a, b)| a - b));
+            off.extend(sums(&state, &run(&noisy)).iter().zip(&quiet).map(|(a, b)| a - b));
         }
         let n = off.len() as f64;
         let deviation = norm(off.iter().copied()) / n.sqrt();

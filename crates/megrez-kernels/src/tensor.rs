@@ -22,7 +22,7 @@ impl<T: Elem, D: Device> Tensor<T, D> {
     }
     /// The same elements under another shape of as many elements.
     pub fn reshaped(&self, shape: Shape) -> Self {
-        debug_assert_eq!(shape.elements(), self.elements());
+        assert_eq!(shape.elements(), self.elements());
         Tensor { shape, buf: self.buf.clone() }
     }
 }

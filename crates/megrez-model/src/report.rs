@@ -4,7 +4,7 @@ use megrez_engine::{PartyReport, PlanCost};
 use megrez_net::NetProfile;
 use megrez_session::Phase;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Seconds over several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -195,42 +195,50 @@ impl Cost {
     }
 }
 
+/// Rounds and seconds of every online step at a party.
+fn online(report: &PartyReport) -> HashMap<&str, (u32, f64)> {
+    let mut steps: HashMap<&str, (u32, f64)> = HashMap::new();
+    for step in report.steps.iter().filter(|s| s.phase == Phase::Online) {
+        let (rounds, seconds) = steps.entry(&step.step).or_default();
+        *rounds += step.rounds;
+        *seconds += step.seconds;
+    }
+    steps
+}
+
 fn layers(reports: &[Vec<PartyReport>]) -> Vec<LayerCost> {
-    let layer_of = |step: &str| step.split('/').next().unwrap_or(step).to_owned();
+    let layer_of = |step: &str| -> String { step.split('/').next().unwrap_or(step).to_owned() };
     let last = &reports[reports.len() - 1];
     let mut layers: Vec<LayerCost> = Vec::new();
-    let mut at = |name: String| -> usize {
-        layers.iter().position(|l| l.layer == name).unwrap_or_else(|| {
-            layers.push(LayerCost { layer: name, ..LayerCost::default() });
-            layers.len() - 1
-        })
-    };
+    let mut places: HashMap<String, usize> = HashMap::new();
     // Offline steps are reported in the plan's order, which is how people read a model; online ones
     // as they ran.
-    for step in last[0].steps.iter().filter(|s| s.phase == Phase::Offline) {
-        at(layer_of(&step.step));
+    for phase in [Phase::Offline, Phase::Online] {
+        for step in last[0].steps.iter().filter(|s| s.phase == phase) {
+            let layer = layer_of(&step.step);
+            places.entry(layer.clone()).or_insert_with(|| {
+                layers.push(LayerCost { layer, ..LayerCost::default() });
+                layers.len() - 1
+            });
+        }
     }
-    let mut steps: Vec<(usize, &str)> = Vec::new();
-    for step in last[0].steps.iter().filter(|s| s.phase == Phase::Online) {
-        steps.push((at(layer_of(&step.step)), &step.step));
-    }
+    let runs: Vec<Vec<_>> = reports.iter().map(|run| run.iter().map(online).collect()).collect();
     let mut reached = 0;
-    for (i, name) in steps {
-        let of = |p: &PartyReport, f: &dyn Fn(&megrez_engine::StepReport) -> f64| {
-            p.steps.iter().filter(|s| s.phase == Phase::Online && s.step == name).map(f).sum::<f64>()
-        };
-        let rounds = last.iter().map(|p| of(p, &|s| f64::from(s.rounds)) as u32).max().unwrap_or(0);
-        layers[i].online_rounds += rounds.saturating_sub(reached);
+    for name in last[0].steps.iter().filter(|s| s.phase == Phase::Online).map(|s| s.step.as_str()) {
+        let of = |party: &HashMap<&str, (u32, f64)>| party.get(name).copied().unwrap_or_default();
+        let layer = &mut layers[places[&layer_of(name)]];
+        let rounds = runs[runs.len() - 1].iter().map(|party| of(party).0).max().unwrap_or(0);
+        layer.online_rounds += rounds.saturating_sub(reached);
         reached = reached.max(rounds);
-        let slowest = |run: &Vec<PartyReport>| run.iter().map(|p| of(p, &|s| s.seconds)).fold(0.0, f64::max);
-        layers[i].online_seconds += Seconds::of(reports.iter().map(slowest).collect()).median;
+        let slowest = |run: &Vec<_>| run.iter().map(|party| of(party).1).fold(0.0, f64::max);
+        layer.online_seconds += Seconds::of(runs.iter().map(slowest).collect()).median;
     }
     for reading in last.iter().flat_map(|p| &p.sent) {
-        let Some(layer) = layers.iter_mut().find(|l| l.layer == layer_of(&reading.step)) else { continue };
+        let Some(&place) = places.get(&layer_of(&reading.step)) else { continue };
         let sum: u64 = reading.sent.iter().sum();
         match reading.phase {
-            Phase::Offline => layer.offline_bytes += sum,
-            Phase::Online => layer.online_bytes += sum,
+            Phase::Offline => layers[place].offline_bytes += sum,
+            Phase::Online => layers[place].online_bytes += sum,
             _ => {}
         }
     }

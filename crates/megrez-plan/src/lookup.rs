@@ -145,7 +145,7 @@ impl Lookup {
             words
         };
         let pieces = (0..2 * half).flat_map(piece).collect();
-        debug_assert_eq!(self.bits(), bits);
+        assert_eq!(self.bits(), bits);
         Lookup { pieces, beyond: None, ..self.clone() }
     }
 

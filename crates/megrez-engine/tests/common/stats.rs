@@ -74,53 +74,60 @@ pub type View = Vec<(&'static str, Vec<u8>)>;
 /// the lowest and the highest bit of each.
 pub fn compare_views(a: &View, b: &View) -> (f64, String) {
     assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.len() == b.1.len()));
-    let widths: Vec<u32> = (0..a.len())
-        .map(|c| (8 - a[c].1.iter().chain(&b[c].1).fold(0, |all, v| all | v).leading_zeros()).max(1))
-        .collect();
-    let seen = |view: &View, c: usize, see: &dyn Fn(u8) -> u8| -> Vec<u8> {
-        view[c].1.iter().map(|&v| see(v)).collect()
-    };
+    let columns: Vec<Column> = a.iter().zip(b).map(|(a, b)| Column::of([&a.1, &b.1])).collect();
     let mut worst = (0.0, String::new());
-    let mut table = |names: &[usize], what: &str, columns: [&[&Vec<u8>]; 2], bits: u32| {
-        let counts = columns.map(|columns| {
-            let cell =
-                |row: usize| columns.iter().fold(0, |cell, column| cell << bits | usize::from(column[row]));
-            count(1 << (bits * columns.len() as u32), (0..columns[0].len()).map(cell))
-        });
+    let mut table = |what: &str, of: &[usize], counts: [Vec<u64>; 2]| {
         let surprise = same(&counts[0], &counts[1]);
         if surprise > worst.0 {
-            let names: Vec<&str> = names.iter().map(|&c| a[c].0).collect();
+            let names: Vec<&str> = of.iter().map(|&c| a[c].0).collect();
             worst = (surprise, format!("{what} of {}", names.join(", ")));
         }
     };
-    // Each column reduced once: four low bits, four high bits, and the two ends.
-    let reduced: Vec<[[Vec<u8>; 3]; 2]> = (0..a.len())
-        .map(|c| {
-            let high = widths[c].saturating_sub(4);
-            let top = widths[c] - 1;
-            [a, b].map(|view| {
-                [
-                    seen(view, c, &|v| v & 15),
-                    seen(view, c, &|v| v >> high),
-                    seen(view, c, &|v| (v >> top & 1) << 1 | v & 1),
-                ]
-            })
-        })
-        .collect();
-    let ends = |c: usize| if widths[c] > 4 { 0..2 } else { 0..1 };
-    for i in 0..a.len() {
-        for j in 0..i {
-            for (x, y) in ends(i).flat_map(|x| ends(j).map(move |y| (x, y))) {
-                let columns = |view: usize| [&reduced[i][view][x], &reduced[j][view][y]];
-                table(&[i, j], "pair", [&columns(0), &columns(1)], 4);
+    for (i, x) in columns.iter().enumerate() {
+        for (j, y) in columns[..i].iter().enumerate() {
+            for (x, y) in x.halves.iter().flat_map(|x| y.halves.iter().map(move |y| (x, y))) {
+                table("pair", &[i, j], [0, 1].map(|view| cells::<256>(&x[view], &y[view], 4)));
             }
-            for k in 0..j {
-                let columns = |view: usize| [i, j, k].map(|c| &reduced[c][view][2]);
-                table(&[i, j, k], "triple", [&columns(0), &columns(1)], 2);
+            let both: [Vec<u8>; 2] = [0, 1].map(|view| {
+                let (x, y) = (&x.ends[view], &y.ends[view]);
+                x.iter().zip(y).map(|(x, y)| x << 2 | y).collect()
+            });
+            for (k, z) in columns[..j].iter().enumerate() {
+                table("triple", &[i, j, k], [0, 1].map(|view| cells::<64>(&both[view], &z.ends[view], 2)));
             }
         }
     }
     worst
+}
+
+/// A column of two views, reduced once.
+struct Column {
+    /// The low four bits and, where there are more, the high four.
+    halves: Vec<[Vec<u8>; 2]>,
+    /// The highest bit and the lowest.
+    ends: [Vec<u8>; 2],
+}
+
+impl Column {
+    fn of(views: [&[u8]; 2]) -> Self {
+        let seen = |see: &dyn Fn(u8) -> u8| views.map(|view| view.iter().map(|&v| see(v)).collect());
+        let width = (8 - views.concat().into_iter().fold(0, |all, v| all | v).leading_zeros()).max(1);
+        let mut halves = vec![seen(&|v| v & 15)];
+        if width > 4 {
+            halves.push(seen(&|v| v >> (width - 4)));
+        }
+        Column { halves, ends: seen(&|v| (v >> (width - 1) & 1) << 1 | v & 1) }
+    }
+}
+
+/// How often each pair of values comes, of which the second has so many bits.
+fn cells<const CELLS: usize>(a: &[u8], b: &[u8], bits: u32) -> Vec<u64> {
+    // Rows take turns at two tables: an addition need not wait for the last.
+    let mut counts = [[0; CELLS]; 2];
+    for (row, (&a, &b)) in a.iter().zip(b).enumerate() {
+        counts[row & 1][usize::from(a << bits | b)] += 1;
+    }
+    counts[0].iter().zip(counts[1]).map(|(x, y)| x + y).collect()
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn gelu(cx: &mut Lowering, x: &Secret) -> Result<Secret, Refusal> {
     };
     let [u0, u1] = [cx.rescale("u0", &v0, f + 2)?, cx.rescale("u1", &v1, f + 2)?];
     let both = cx.stack("u", &[&u0, &u1])?;
-    debug_assert_eq!(cx.shape(&both), &twice);
+    assert_eq!(cx.shape(&both), &twice);
     let squares = pair(cx, "squares", [&u0, &u1], &both)?;
     let square = cx.unstack("square", &squares, &shape)?;
     let raised = cx.scaled_up(&square[1], f + 2)?;

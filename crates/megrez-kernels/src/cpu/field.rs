@@ -17,7 +17,7 @@ pub fn fold(x: u8, p: u8) -> u8 {
 /// Packs elements into as many words as they need; the last word is filled with zeros.
 pub fn pack(level: Level, field: Prime, elements: &[u8], out: &mut [u64]) {
     let digits = field.digits();
-    debug_assert_eq!(out.len(), field.words(elements.len()));
+    assert_eq!(out.len(), field.words(elements.len()));
     let whole = elements.len() / digits;
     #[cfg(target_arch = "x86_64")]
     let done = if level.has_avx512() {

@@ -51,6 +51,7 @@ use megrez_kernels::{Bits, Device, Tensor};
 use megrez_plan::Op;
 use megrez_ring::{Shape, Word};
 use megrez_session::{Error, Party};
+use std::sync::Arc;
 
 /// The cost of the ring values of `n` values in bits.
 fn to_ring_cost(ring: u32, n: usize) -> Cost {
@@ -102,7 +103,7 @@ pub struct AddBits<'a> {
 }
 
 impl AddBits<'_> {
-    fn addition(&self) -> Addition {
+    fn addition(&self) -> Arc<Addition> {
         Addition::of_bits(extent(self.shape).0)
     }
 }
