@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 # What takes longest, in the order in which it begins.
-LONGEST = ["command", "engine", "views", "graph", "megrez_twoparty", "masks", "megrez_kernels", "megrez_cuda", "lists"]
+LONGEST = [
+    "command",
+    "engine",
+    "views",
+    "graph",
+    "megrez_twoparty",
+    "masks",
+    "megrez_kernels",
+    "megrez_cuda",
+    "lists",
+]
 
 
 class Program(NamedTuple):
@@ -34,7 +44,7 @@ class Program(NamedTuple):
 def built(arguments: list[str]) -> list[Program]:
     """Builds all, and says what there is to run."""
     command = ["cargo", "test", *arguments, "--tests", "--no-run", "--message-format=json-render-diagnostics"]
-    build = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    build = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if build.returncode != 0:
         sys.exit(build.returncode)
     programs = []
@@ -59,6 +69,7 @@ def run(program: Program) -> bool:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        check=False,
     )
     print(f"==== {program.name()}, {time.monotonic() - start:.0f} s\n{done.stdout}", end="", flush=True)
     return done.returncode == 0
@@ -70,7 +81,8 @@ def main() -> None:
     if not programs:
         sys.exit("there are no tests")
     with ThreadPoolExecutor(2) as pool:
-        failed = [program for program, well in zip(programs, pool.map(run, programs)) if not well]
+        results = list(pool.map(run, programs))
+    failed = [program for program, well in zip(programs, results, strict=True) if not well]
     if failed:
         sys.exit("tests failed: " + ", ".join(program.name() for program in failed))
     print(f"all of {len(programs)} programs passed")
