@@ -49,8 +49,7 @@ pub(super) struct Addition {
     masked: bool,
     /// What is opened in every round, and from which parts it comes, if not from one position.
     rounds: Vec<Vec<(Signal, Vec<Span>)>>,
-    /// All products of masks.
-    products: Products,
+    products: OnceLock<Products>,
 }
 
 impl Addition {
@@ -83,13 +82,7 @@ impl Addition {
                 rounds[round].push((Signal::Propagate(*span), parts.clone()));
             }
         }
-        let mut addition = Addition { width, masked, rounds, products: Products::new(0, std::iter::empty()) };
-        let sets = addition.rounds.iter().flatten().flat_map(|(signal, parts)| {
-            let sum = addition.signal(&mut Circuit::default(), *signal, parts, &|_, _| Circuit::ZERO);
-            sum.sets().collect::<Vec<_>>()
-        });
-        addition.products = Products::new(addition.factors(), sets);
-        addition
+        Addition { width, masked, rounds, products: OnceLock::new() }
     }
 
     /// π of a position.
@@ -181,10 +174,21 @@ impl Addition {
         Products::new(2 * self.width, (0..self.width - 1).map(|i| vec![i, self.width + i]))
     }
 
+    /// All products of masks.
+    fn products(&self) -> &Products {
+        self.products.get_or_init(|| {
+            let sets = self.rounds.iter().flatten().flat_map(|(signal, parts)| {
+                let sum = self.signal(&mut Circuit::default(), *signal, parts, &|_, _| Circuit::ZERO);
+                sum.sets().collect::<Vec<_>>()
+            });
+            Products::new(self.factors(), sets)
+        })
+    }
+
     /// For `n` values.
     pub fn cost(&self, n: usize) -> Cost {
         let before = if self.masked { self.pairs().cost(n) } else { adder::cost(self.width as u32, n) };
-        let offline = before.then(self.products.cost(n)).made_offline();
+        let offline = before.then(self.products().cost(n)).made_offline();
         self.rounds.iter().fold(offline, |cost, signals| cost.then(opening(signals.len(), n)))
     }
 
@@ -232,7 +236,7 @@ impl Addition {
         let own = self.fresh().count();
         let fresh = Rss::of(me, |c| draw::<u64, D>(party, c, "masks", own * words))?;
         let factors = [vec![(pi, 0..width)], more, vec![(carries, 0..width), (fresh, 0..own)]].concat();
-        let products = &self.products;
+        let products = self.products();
         let made = products.make(party, factors, n)?;
         let shape = Shape::from([products.planes() * words * 64]);
         made.map(me, |_, planes| Ok(Bits::new(shape.clone(), planes.clone())))
@@ -269,7 +273,7 @@ impl Addition {
         made: &Rss<Bits<D>>,
     ) -> Result<D::Buf<u64>, Error> {
         let (me, device, words) = (party.me(), party.device().clone(), bits::words(n));
-        let products = &self.products;
+        let products = self.products();
         let first = buffers.len();
         buffers.extend([made.own.buf.clone(), made.next.buf.clone()]);
         let public = |circuit: &mut Circuit, what| match what {
