@@ -60,6 +60,8 @@ def built(arguments: list[str]) -> list[Program]:
 def run(program: Program) -> bool:
     """Runs a program as `cargo test` does, and prints what it said; whether all is well."""
     start = time.monotonic()
+    # So that one can tell what hangs.
+    print(f"---- {program.name()} begins", flush=True)
     environment = os.environ | {"CARGO_MANIFEST_DIR": str(program.crate)}
     done = subprocess.run(
         program.path,

@@ -200,7 +200,8 @@ fn online(report: &PartyReport) -> HashMap<&str, (u32, f64)> {
     let mut steps: HashMap<&str, (u32, f64)> = HashMap::new();
     for step in report.steps.iter().filter(|s| s.phase == Phase::Online) {
         let (rounds, seconds) = steps.entry(&step.step).or_default();
-        *rounds += step.rounds;
+        // What a party reports may be anything.
+        *rounds = rounds.saturating_add(step.rounds);
         *seconds += step.seconds;
     }
     steps
